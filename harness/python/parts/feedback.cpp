@@ -40,8 +40,7 @@ class PythonFeedback final : public FeedbackRule {
     const PartCall call(part_, "keep(name, x, indices, r) of \"" + std::string(name) + "\"");
     call([&] {
       const py::array given = ReadOnlyCopy(x), sent = ReadOnlyCopy(indices);
-      const py::array r(py::dtype::of<float>(), {residual.size()}, {sizeof(float)},
-                        residual.data());
+      const py::array r = CopyOf(std::span<const float>(residual));
       const py::object returned = CallPython(object_->attr("keep"), Name(name), given, sent, r);
       if (!returned.is_none()) {
         call.Returned("a " + TypeText(returned) + "; expected None, and a write to r, r[:] = ...");

@@ -2,6 +2,7 @@
 // GIL.
 #pragma once
 
+#include <cstring>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
@@ -24,11 +25,20 @@ const char* SparsifiedName(Sparsified sparsified);
 // A tuple of units: first, last, sparsified, density, lane, path, partitions.
 pybind11::tuple PlanView(const Plan& plan);
 
+// A copy of its own. NumPy's copy would let go of the GIL, and a thread that asks for it again while
+// the interpreter ends is ended.
+template <class T>
+pybind11::array CopyOf(std::span<const T> values) {
+  pybind11::array copy(pybind11::dtype::of<T>(), {values.size()}, {sizeof(T)});
+  if (!values.empty()) std::memcpy(copy.mutable_data(), values.data(), values.size_bytes());
+  return copy;
+}
+
 // A read-only copy. Python may hold on to it beyond the call: the traceback of an error holds the
 // variables of the functions that it left.
 template <class T>
 pybind11::array ReadOnlyCopy(std::span<const T> values) {
-  pybind11::array copy(pybind11::dtype::of<T>(), {values.size()}, {sizeof(T)}, values.data());
+  pybind11::array copy = CopyOf(values);
   copy.attr("flags").attr("writeable") = false;
   return copy;
 }

@@ -199,11 +199,11 @@ class Data(DataCase):
         (self.source / "wiki.train.tokens").write_text(" \n = A = \n \n the <unk> of the \n")
         (self.source / "wiki.valid.tokens").write_text("of a\n")
         (self.source / "wiki.test.tokens").write_text("the end\n")
-        self.prepare("text", self.source)
-        content = self.meta("text")["content"]
-        words = (self.data / "text" / "vocabulary.txt").read_text().split()
+        self.prepare("mine", self.source)
+        content = self.meta("mine")["content"]
+        words = (self.data / "mine" / "vocabulary.txt").read_text().split()
         self.assertEqual(words, ["<eos>", "=", "A", "the", "<unk>", "of", "a", "end"])
-        tokens = numpy.fromfile(self.data / "text" / "train.tokens", "<u2").tolist()
+        tokens = numpy.fromfile(self.data / "mine" / "train.tokens", "<u2").tolist()
         self.assertEqual(tokens, [0, 1, 2, 1, 0, 0, 3, 4, 5, 3, 0])
         self.assertEqual(content["splits"]["valid"]["count"], 3)
         (self.source / "wiki.valid.tokens").write_bytes(b"of a\r\n")

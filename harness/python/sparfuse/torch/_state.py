@@ -21,6 +21,9 @@ class _Keeps(Protocol):
     @property
     def method(self) -> Any: ...
 
+    @property
+    def names(self) -> Sequence[str]: ...
+
 
 def state_of(model: _Keeps) -> dict[str, Any]:
     found = model.rank.state()
@@ -91,7 +94,7 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
     model.rank.load_state(arrays, chosen["steps"])
 
 
-def _require_names(tensors: Mapping[str, Any], model: DistributedModel) -> None:
+def _require_names(tensors: Mapping[str, Any], model: _Keeps) -> None:
     for name in model.names:
         if name not in tensors:
             raise _core.ConfigError(
