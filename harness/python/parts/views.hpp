@@ -2,10 +2,10 @@
 // GIL.
 #pragma once
 
-#include <cstring>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <cstring>
 #include <span>
 
 #include "core/fusion/plan.hpp"
@@ -25,8 +25,8 @@ const char* SparsifiedName(Sparsified sparsified);
 // A tuple of units: first, last, sparsified, density, lane, path, partitions.
 pybind11::tuple PlanView(const Plan& plan);
 
-// A copy of its own. NumPy's copy would let go of the GIL, and a thread that asks for it again while
-// the interpreter ends is ended.
+// A copy of its own. NumPy's copy would let go of the GIL, and a thread that asks for it again
+// while the interpreter ends is ended.
 template <class T>
 pybind11::array CopyOf(std::span<const T> values) {
   pybind11::array copy(pybind11::dtype::of<T>(), {values.size()}, {sizeof(T)});
