@@ -18,8 +18,8 @@ namespace sparfuse {
 //             begins with element `first`.
 //
 // Works block by block, so that a block is cleared, summed and scaled while it is in cache. Costs
-// about one memset of `out`. Returns false if a sum is NaN or infinite; the sums are written all the
-// same. Throws Error{kComm} if an index is out of range (a corrupt payload).
+// about one memset of `out`. Returns false if a sum is NaN or infinite; the sums are written all
+// the same. Throws Error{kComm} if an index is out of range (a corrupt payload).
 struct Window {
   std::size_t first = 0;
   std::size_t whole = 0;
