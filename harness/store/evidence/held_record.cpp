@@ -7,7 +7,9 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "baselines/composition.hpp"
@@ -82,6 +84,21 @@ std::string WhatLinkContradicts(const Trial& trial) {
   return "";
 }
 
+// Whether a tensor has the shape of the catalogue's. Prepared data have a vocabulary or classes of
+// their own: these stand in the place of one extent, the same in all tensors (`other`: the
+// catalogue's, and theirs).
+bool HasShape(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& expected,
+              bool prepared, std::optional<std::pair<std::int64_t, std::int64_t>>& other) {
+  if (shape.size() != expected.size()) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == expected[d]) continue;
+    const std::pair found{expected[d], shape[d]};
+    if (!prepared || (other && *other != found)) return false;
+    other = found;
+  }
+  return true;
+}
+
 // Compares the tensors with those of the catalogue's workload, if the trial has its revision. A
 // modelled trial has the tensors of its profile instead.
 std::string WhatCatalogueContradicts(const Trial& trial) {
@@ -92,13 +109,15 @@ std::string WhatCatalogueContradicts(const Trial& trial) {
   std::map<std::string_view, const workloads::LayerTensor*> known;
   const workloads::LayerTable& layers = workloads::LayersOf(workload->name);
   for (const workloads::LayerTensor& tensor : layers.tensors) known[tensor.name] = &tensor;
+  const bool prepared = !TextOf(trial.config, "data").empty();
+  std::optional<std::pair<std::int64_t, std::int64_t>> other;
   for (std::size_t t = 0; t < trial.layout.size(); ++t) {
     const LayoutTensor& tensor = trial.layout[t];
     const auto found = known.find(tensor.name);
     if (found == known.end())
       return fmt::format("layout.{}.name: {}: no such tensor of {}, or twice", t, tensor.name,
                          workload->name);
-    if (tensor.shape != found->second->shape)
+    if (!HasShape(tensor.shape, found->second->shape, prepared, other))
       return fmt::format("layout.{}.shape: {} has {}: expected {} of {}", t, tensor.name,
                          json(tensor.shape).dump(), json(found->second->shape).dump(),
                          workload->name);

@@ -14,6 +14,7 @@
 #include "harness/files/npy.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/machine/quiet.hpp"
+#include "harness/store/evidence/held_record.hpp"
 #include "harness/store/evidence/series_file.hpp"
 #include "tests/harness/bundle/computer.hpp"
 #include "workloads/models/layers.hpp"
@@ -410,6 +411,35 @@ TEST(Forged, AFileThatIsTakenOutIsMissed) {
       const bool is_counted =
           verified.without_steps == 1 || verified.unchecked.contains("final_metric");
       EXPECT_TRUE(!verified.problems.empty() || (!is_listed && is_counted)) << file;
+    }
+  }
+}
+
+// Prepared data have a vocabulary of their own, the same in all tensors. Other data have the
+// catalogue's.
+TEST(Forged, AVocabularyIsThatOfTheData) {
+  const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(kWorkload);
+  const std::int64_t vocabulary = workloads::LayersOf(kWorkload).tensors.back().shape[0];
+  for (const bool prepared : {true, false}) {
+    for (const bool two : {false, true}) {
+      Trial trial;
+      trial.config = {
+          {"workload", kWorkload}, {"mode", "measured"}, {"data", prepared ? "mine" : ""}};
+      trial.revisions["workload:" + workload.name] = workload.revision;
+      std::int64_t other = 10'000;
+      int replaced = 0;
+      for (const workloads::LayerTensor& tensor : workloads::LayersOf(kWorkload).tensors) {
+        LayoutTensor& made = trial.layout.emplace_back();
+        made.name = tensor.name;
+        made.shape = tensor.shape;
+        for (std::int64_t& extent : made.shape) {
+          if (extent != vocabulary) continue;
+          extent = two ? other++ : other;
+          ++replaced;
+        }
+      }
+      ASSERT_GE(replaced, 2);
+      EXPECT_EQ(WhatRecordContradicts(trial, {}).starts_with("layout."), !prepared || two);
     }
   }
 }
