@@ -423,8 +423,10 @@ TEST(Forged, AVocabularyIsThatOfTheData) {
   for (const bool prepared : {true, false}) {
     for (const bool two : {false, true}) {
       Trial trial;
-      trial.config = {
-          {"workload", kWorkload}, {"mode", "measured"}, {"data", prepared ? "mine" : ""}};
+      trial.config = {{"workload", kWorkload},
+                      {"kind", "convergence"},
+                      {"mode", "measured"},
+                      {"data", prepared ? "mine" : ""}};
       trial.revisions["workload:" + workload.name] = workload.revision;
       std::int64_t other = 10'000;
       int replaced = 0;
