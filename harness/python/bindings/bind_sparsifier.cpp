@@ -140,8 +140,8 @@ Lin et al., ICLR 2018 ['sample_ratio', 'upper_bound']
 sparsifier  a class, of which each Sparsifier(name, ...) makes an object with its options as
             keywords (and seed, if the constructor takes one), or an object. It has a method
             select(g, k):
-              g  [n] float32, flat: the gradient, residual added; a read-only view, valid during
-                 the call only: ConfigError if g, or a view of it, is kept (keep g.copy())
+              g  [n] float32, flat: the gradient, residual added; a read-only copy, for the
+                 call only: ConfigError if g, or a view of it, is kept (keep g.copy())
               k  how many elements to keep, below n (all are kept without a call)
               name, step  of the tensor, if select has parameters of these names, or **keywords:
                  select(g, k, *, name, step). Of several tensors in one buffer name is "the unit
