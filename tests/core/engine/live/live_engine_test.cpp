@@ -80,6 +80,7 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
     LiveEngine engine(std::move(config), loop, pool);
     for (std::uint64_t step = 0; step < 3; ++step) {
       engine.BeginStep(step, false);
+      engine.EndBackward();
       ExpectError(FailureKind::kInternal, {}, [&] { engine.BeginStep(step + 1, false); });
       engine.BeginUpdate();
       engine.EndStep();
