@@ -9,11 +9,8 @@ by itself, as data-parallel training does. With --trials, directories of sparfus
 an evaluations.npy, it prints both curves side by side.
 """
 
-import argparse
 import math
-import pathlib
 import sys
-import time
 
 import numpy as np
 import reference_curves
@@ -128,26 +125,16 @@ def accuracy(model, images, labels):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--trials", nargs="*", type=pathlib.Path, default=[])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = reference_curves.parser(__doc__, every=56)
     parser.add_argument("--epochs", type=float, default=0.5)
-    parser.add_argument("--every", type=int, default=56)
     parser.add_argument("--width", type=int, default=8)
-    parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
-    theirs = reference_curves.of_trials(asked.trials)  # read first, since training takes minutes
     torch.set_num_threads(1)
     train_set, (images, labels) = read(asked.folder / "train"), read(asked.folder / "test")
     spread = torch.arange(EVALUATED) * len(images) // EVALUATED
     test_set = images[spread], labels[spread]
-    begun = time.process_time()
-    curves = [train(seed, train_set, test_set, asked.epochs, asked.every, asked.width)
-              for seed in range(1, asked.seeds + 1)]
-    reference_curves.show(curves, theirs, asked.out)
-    print(f"{time.process_time() - begun:.0f} s of processor time", file=sys.stderr)
+    reference_curves.compare(asked, lambda seed: train(seed, train_set, test_set, asked.epochs,
+                                                       asked.every, asked.width))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,9 @@ Ranks are four parts of a batch whose gradients are averaged. With --trials, dir
 dense trials with an evaluations.npy, it prints both curves side by side.
 """
 
-import argparse
 import json
 import math
-import pathlib
 import sys
-import time
 
 import numpy as np
 import reference_curves
@@ -95,27 +92,17 @@ def train(seed, text, valid, vocabulary, steps, every):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--trials", nargs="*", type=pathlib.Path, default=[])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = reference_curves.parser(__doc__, every=50)
     parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
-    theirs = reference_curves.of_trials(asked.trials)  # read first, since training takes minutes
     torch.set_num_threads(1)
     content = json.loads((asked.folder / "meta.json").read_text(encoding="utf-8"))["content"]
     if content.get("tokens") != "words" or content["token_bytes"] != 2:
         sys.exit(f"{asked.folder}: expected a text of words in two bytes each")
     text, valid = (torch.from_numpy(np.fromfile(asked.folder / f"{split}.tokens", "<u2").astype(np.int64))
                    for split in ("train", "valid"))
-    begun = time.process_time()
-    curves = [train(seed, text, valid, content["vocabulary_size"], asked.steps, asked.every)
-              for seed in range(1, asked.seeds + 1)]
-    reference_curves.show(curves, theirs, asked.out)
-    print(f"{time.process_time() - begun:.0f} s of processor time", file=sys.stderr)
+    reference_curves.compare(asked, lambda seed: train(seed, text, valid, content["vocabulary_size"],
+                                                       asked.steps, asked.every))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Curves of sparfuse's trials beside those of the same training in plain PyTorch."""
+"""Sets curves of sparfuse's trials beside those of the same training in plain PyTorch."""
 
+import argparse
 import csv
+import pathlib
 import sys
+import time
 
 import numpy as np
 
@@ -34,3 +37,23 @@ def show(curves, theirs, out):
     if out:
         with out.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([names, *rows])
+
+
+def parser(description, every):
+    """The options that each such training has; `every` so many steps it is evaluated."""
+    made = argparse.ArgumentParser(description=description,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("folder", type=pathlib.Path)
+    made.add_argument("--trials", nargs="*", type=pathlib.Path, default=[])
+    made.add_argument("--seeds", type=int, default=3)
+    made.add_argument("--every", type=int, default=every)
+    made.add_argument("--out", type=pathlib.Path)
+    return made
+
+
+def compare(asked, train):
+    """Shows the curves of train(seed) for each seed beside those of the trials."""
+    theirs = of_trials(asked.trials)  # read first, since training takes minutes
+    begun = time.process_time()
+    show([train(seed) for seed in range(1, asked.seeds + 1)], theirs, asked.out)
+    print(f"{time.process_time() - begun:.0f} s of processor time", file=sys.stderr)
