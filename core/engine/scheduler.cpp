@@ -75,13 +75,12 @@ void StepScheduler::ResetStep() {
   host_ = {};
   done_ = ordered_ = {};
   timers_ = 0;
-  backward_ended_ = false;
+  awaited_ = false;
   complete_ = false;
 }
 
-void StepScheduler::EndBackward(const std::function<void()>& ask) {
-  ask();
-  backward_ended_ = true;
+void StepScheduler::AwaitEnd() {
+  awaited_ = true;
   CheckGoesOn();
 }
 
@@ -208,10 +207,9 @@ std::string StepScheduler::FirstNotApplied() const {
 }
 
 void StepScheduler::CheckGoesOn() const {
-  if (!backward_ended_ || complete_ || done_.open > 0 || timers_ > 0 || !background_.empty()) {
+  if (!awaited_ || complete_ || done_.open > 0 || timers_ > 0 || !background_.empty()) {
     return;
   }
-  if (done_.applied == 0) return;  // as in steps that only measure, which nobody waits for
   SPARFUSE_THROW(kConfig, "the strategy has nothing under way, but " +
                               std::to_string(done_.applied) + " of " +
                               std::to_string(layout_.numel()) + " elements are applied" +

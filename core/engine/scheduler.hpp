@@ -82,9 +82,9 @@ class StepScheduler : public Engine {
 
   // Forgets the step's operations. Background exchanges go on.
   void ResetStep();
-  // `ask` makes the last requests that need no other one's end. From then on a step with nothing
+  // Backward has ended, and somebody waits for the step's end. From then on a step with nothing
   // under way that is not applied is an error at once: it would never end.
-  void EndBackward(const std::function<void()>& ask);
+  void AwaitEnd();
   // After the update: `ask` makes requests, and the step is complete again when they are done.
   void Synchronise(const std::function<void()>& ask);
   void Finish(Handle handle);
@@ -134,8 +134,8 @@ class StepScheduler : public Engine {
     std::size_t applied = 0;  // elements
     std::size_t open = 0;     // operations not done; no timers, no begun background exchanges
   };
-  std::size_t timers_ = 0;       // not done
-  bool backward_ended_ = false;  // no requests come but those of continuations
+  std::size_t timers_ = 0;  // not done
+  bool awaited_ = false;    // no requests come but those of continuations
   Progress done_;
   Progress ordered_;  // an Apply that a stream orders counts from its start
   bool complete_ = false;

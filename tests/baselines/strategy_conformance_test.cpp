@@ -145,14 +145,14 @@ TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
   ExpectNoEnd(std::make_unique<Late>(), FailureKind::kTimeout, "0 of 4 elements applied");
 }
 
-// Steps that only measure apply nothing either, so that nothing but the deadline ends this one.
-TEST(LiveEngine, EndsAStepThatAppliesNothingAtItsDeadline) {
+TEST(LiveEngine, NamesATensorThatIsLeftOut) {
   class Forgetful final : public Strategy {
     void GradientReady(Engine& engine, std::size_t tensor) override {
       engine.Pack({.tensor = tensor});
     }
   };
-  ExpectNoEnd(std::make_unique<Forgetful>(), FailureKind::kTimeout, "0 of 4 elements applied");
+  ExpectNoEnd(std::make_unique<Forgetful>(), FailureKind::kConfig,
+              "0 of 4 elements are applied, \"weight\" is not");
 }
 
 }  // namespace

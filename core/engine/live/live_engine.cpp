@@ -185,7 +185,9 @@ void LiveEngine::React(const Event& event) {
     case EventKind::kGradientReady:
       return config_.strategy->GradientReady(*this, event.value);
     case EventKind::kBackwardEnd:
-      return StepScheduler::EndBackward([this] { config_.strategy->BackwardEnd(*this); });
+      return config_.strategy->BackwardEnd(*this);
+    case EventKind::kAwaited:
+      return AwaitEnd();
     case EventKind::kUpdated: {
       {
         std::lock_guard lock(mutex_);

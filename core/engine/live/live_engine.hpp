@@ -157,6 +157,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
     kStepBegin,
     kGradientReady,
     kBackwardEnd,
+    kAwaited,
     kUpdated,
     kFinish,
     kDone,

@@ -121,6 +121,7 @@ void LiveEngine::WorkUntil(const bool& done) {
 void LiveEngine::FinishStep() {
   finishing_ = true;
   lanes_->SetInterrupted(SpanKind::kExposed);
+  Post({EventKind::kAwaited, 0});
   WorkUntil(applied_);
   lanes_->SetInterrupted({});
 }

@@ -577,7 +577,8 @@ void ModelRank::RunProgram() {
                      [this] {
                        phase_ = Phase::kFinishing;
                        cluster_.ComputeEnded();
-                       EndBackward([this] { strategy_->BackwardEnd(*this); });
+                       strategy_->BackwardEnd(*this);
+                       AwaitEnd();
                      });
     case Phase::kFinishing:
       RecordExposed();

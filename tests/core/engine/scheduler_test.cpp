@@ -24,7 +24,7 @@ class Recorder final : public StepScheduler {
     ResetStep();
   }
 
-  using StepScheduler::EndBackward;
+  using StepScheduler::AwaitEnd;
   using StepScheduler::Finish;
   using StepScheduler::op;
   using StepScheduler::PartOf;
@@ -108,7 +108,7 @@ TEST(Scheduler, HandlesAreOfTheStep) {
 TEST(Scheduler, AStepWithNothingUnderWayThatIsNotAppliedFails) {
   Recorder step;
   const Handle sum = step.Exchange({.pattern = DenseSum{{{0, 30}}}});
-  step.EndBackward([] {});  // the exchange is under way
+  step.AwaitEnd();  // the exchange is under way
   const Handle applied = step.Apply({.exchange = sum});
   step.Finish(sum);
   testing::ExpectError(FailureKind::kConfig, {"30 of 60 elements are applied"},
