@@ -216,8 +216,8 @@ class HalfRing final : public Collective {
   bool reduces_;
 };
 
-CollectiveDescriptor Half(std::string_view name,
-                          std::unique_ptr<Collective> (*make)(const Options&)) {
+CollectiveDescriptor HalfOfAllreduce(std::string_view name,
+                                     std::unique_ptr<Collective> (*make)(const Options&)) {
   return {.name = name,
           .source = "Patarasuk & Yuan, JPDC 2009",
           .revision = 1,
@@ -242,7 +242,7 @@ CollectiveDescriptor RingAllReduce() {
 }
 
 const Collective& RingReduceScatter() {
-  static const CollectiveDescriptor kDescriptor = Half("ring-reduce-scatter", [](const Options&) {
+  static const CollectiveDescriptor kDescriptor = HalfOfAllreduce("ring-reduce-scatter", [](const Options&) {
     return std::unique_ptr<Collective>(std::make_unique<HalfRing>(true));
   });
   static const auto kMade = MakeCollective(kDescriptor);
@@ -250,7 +250,7 @@ const Collective& RingReduceScatter() {
 }
 
 const Collective& RingAllGather() {
-  static const CollectiveDescriptor kDescriptor = Half("ring-allgather", [](const Options&) {
+  static const CollectiveDescriptor kDescriptor = HalfOfAllreduce("ring-allgather", [](const Options&) {
     return std::unique_ptr<Collective>(std::make_unique<HalfRing>(false));
   });
   static const auto kMade = MakeCollective(kDescriptor);

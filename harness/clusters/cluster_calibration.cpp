@@ -28,7 +28,7 @@ bool IsSameStep(const ReferenceStep& a, const ReferenceStep& b) {
          a.sparsifier == b.sparsifier && a.density == b.density && a.link == b.link;
 }
 
-std::string Shown(const ReferenceStep& step, double value) {
+std::string ShownStep(const ReferenceStep& step, double value) {
   return step.over ? fmt::format("{:.4g} times", value) : fmt::format("{:.4g} ms", 1e3 * value);
 }
 
@@ -382,7 +382,7 @@ class LeastSquares {
                   "sparsification {:.4g}, exposed communication {:.4g}, decompression {:.4g}, the "
                   "update {:.4g}: expected inputs that leave room for the measured time",
                   kStepPartNames[static_cast<std::size_t>(step.part)], step.workload, step.method,
-                  step.workers, Shown(step, step.measured), Shown(step, step.modelled),
+                  step.workers, ShownStep(step, step.measured), ShownStep(step, step.modelled),
                   fmt::join(inputs, ", "), record.step_seconds * 1e3,
                   (record.forward_seconds + record.backward_seconds) * 1e3,
                   record.sparsify_seconds * 1e3, record.exposed_communication_seconds * 1e3,

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 // Relative to a folder of profiles.
 constexpr std::string_view kSystems = "../systems";
-constexpr std::string_view kEnd = ".fingerprint";
+constexpr std::string_view kFingerprintEnd = ".fingerprint";
 
 constexpr const char* kKind = "kind";
 constexpr const char* kDigest = "digest";
@@ -120,13 +120,13 @@ fs::path ProfileFile(const fs::path& folder, const std::string& name) {
 }
 
 fs::path FingerprintFile(const ProfileFolders& profiles, const std::string& name) {
-  return profiles.File(ProfileFile(kSystems, fmt::format("{}{}", name, kEnd)).string());
+  return profiles.File(ProfileFile(kSystems, fmt::format("{}{}", name, kFingerprintEnd)).string());
 }
 
 std::vector<std::string> FingerprintNames(const ProfileFolders& profiles) {
   std::vector<std::string> names;
   for (const std::string& stem : profiles.Names(".json", kSystems)) {
-    if (stem.ends_with(kEnd)) names.push_back(stem.substr(0, stem.size() - kEnd.size()));
+    if (stem.ends_with(kFingerprintEnd)) names.push_back(stem.substr(0, stem.size() - kFingerprintEnd.size()));
   }
   return names;
 }

@@ -17,8 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kShortHash = 12;
-
 // The verdict's name for programs.
 const char* NameOf(const SideVerdict& verdict) {
   if (!verdict.why_not.empty()) return "not comparable";

@@ -10,6 +10,8 @@
 
 namespace sparfuse::harness {
 
+inline constexpr std::size_t kShortHash = 12;  // characters of a configuration's hash, in tables
+
 // What was asked of the model, and with which profiles, by side; "" where none was needed.
 struct ModelRequest {
   bool transport = false;

@@ -11,12 +11,13 @@ namespace sparfuse::workloads {
 namespace {
 
 constexpr std::int64_t kMaxShift = 1;  // pixel
-constexpr std::size_t kEvaluationBatch = 100;
 // Mean and standard deviation of the training pixels, on a scale of 0 to 1.
 constexpr float kPixelMean = 0.13f;
 constexpr float kPixelDeviation = 0.31f;
 
 class ImageTask final : public Task {
+  static constexpr std::size_t kEvaluationBatch = 100;
+
  public:
   ImageTask(ImageSet images, ForwardPass logits)
       : images_(std::move(images)), logits_(std::move(logits)) {}

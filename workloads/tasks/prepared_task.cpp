@@ -16,7 +16,6 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr std::size_t kEvaluationBatch = 100;
 constexpr std::size_t kPadding = 4;      // pixels around small images
 constexpr double kMostDegrees = 15;      // of rotation
 constexpr std::size_t kSmallImage = 64;  // pixels; larger images are not padded and cropped
@@ -32,6 +31,8 @@ constexpr Pixels kImageNetPixels{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.22
 constexpr Pixels kVitPixels{{0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}};
 
 class PreparedImages final : public Task {
+  static constexpr std::size_t kEvaluationBatch = 100;
+
  public:
   PreparedImages(const ImageSize& size, std::shared_ptr<const PreparedData> data,
                  PreparedTaskConfig config, ForwardPass logits)

@@ -16,10 +16,8 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr std::size_t kEvaluationBatch = 64;
 constexpr std::size_t kLine = 16;             // words, the missing ones included
 constexpr std::size_t kQuestion = kLine + 1;  // the line and its end
-constexpr std::size_t kLongestAnswer = 4;     // words
 // The first tokens. Tokens from kFirstWord on are words, the most frequent first.
 constexpr std::int64_t kEnd = 0, kGap = 1, kRareWord = 2, kFirstWord = 3;
 
@@ -71,6 +69,9 @@ struct Question {
 };
 
 class QuestionTask final : public Task {
+  static constexpr std::size_t kEvaluationBatch = 64;
+  static constexpr std::size_t kLongestAnswer = 4;  // words
+
  public:
   QuestionTask(const TextSet& text, const BertSize& size, ForwardPass logits)
       : words_(WordsOf(text, size.vocabulary)),

@@ -14,10 +14,11 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr std::size_t kEvaluationBatch = 32;
 constexpr std::size_t kEvaluationColumns = 10;  // as in PyTorch's example of a language model
 
 class TextTask final : public Task {
+  static constexpr std::size_t kEvaluationBatch = 32;
+
  public:
   TextTask(TextSource text, ForwardPass logits)
       : text_(std::move(text)), window_(text_.window), logits_(std::move(logits)) {

@@ -21,9 +21,7 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr std::size_t kEvaluationBatch = 32;  // windows
 constexpr std::size_t kBest = 20;
-constexpr std::size_t kLongestAnswer = 30;  // pieces
 
 // A record: pieces (u16), a flag for each whether this window gives it the best context (u8), and
 // six u32.
@@ -67,6 +65,9 @@ std::vector<std::size_t> BestOf(const float* values, std::size_t count) {
 }
 
 class WindowTask final : public Task {
+  static constexpr std::size_t kEvaluationBatch = 32;  // windows
+  static constexpr std::size_t kLongestAnswer = 30;  // pieces
+
  public:
   WindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size, ForwardPass logits)
       : data_(std::move(data)),

@@ -15,8 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kShortHash = 12;
-
 bool Contains(const Interval& interval, double value) {
   return interval.low <= value && value <= interval.high;
 }

@@ -141,7 +141,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using Kind = BlockState::Kind;
+using State = BlockState::Kind;
 
 constexpr const char* kRecord = "submission-";
 
@@ -174,17 +174,17 @@ std::set<std::string> OpenJobs(const fs::path& results) {
 
 std::string_view BlockState::KindName() const {
   switch (kind) {
-    case Kind::kNew:
+    case State::kNew:
       return "not submitted";
-    case Kind::kQueued:
+    case State::kQueued:
       return "queued";
-    case Kind::kRunning:
+    case State::kRunning:
       return "running";
-    case Kind::kDone:
+    case State::kDone:
       return "done";
-    case Kind::kFailed:
+    case State::kFailed:
       return "failed";
-    case Kind::kEnded:
+    case State::kEnded:
       return "ended early";
   }
   return "";
@@ -252,7 +252,7 @@ std::map<int, BlockState> SubmittedBlocks::States(const std::map<int, std::strin
   for (const Submission& submission : submissions) {
     for (const int block : submission.blocks) {
       if (!states.contains(block)) continue;
-      states[block] = {Kind::kEnded, submission.job, "its job is over, and left it unfinished"};
+      states[block] = {State::kEnded, submission.job, "its job is over, and left it unfinished"};
     }
   }
   // The queue is read before the ended jobs, so a job that ends meanwhile counts as queued.
@@ -261,9 +261,9 @@ std::map<int, BlockState> SubmittedBlocks::States(const std::map<int, std::strin
   for (const Submission& submission : submissions) {
     const auto found = queue.find(submission.name);
     for (const auto& [block, entry] : found == queue.end() ? Queue::mapped_type() : found->second)
-      queued[block] = {entry.running ? Kind::kRunning : Kind::kQueued, entry.job, entry.where};
+      queued[block] = {entry.running ? State::kRunning : State::kQueued, entry.job, entry.where};
     for (const auto& [block, how] : EndedBlocks(submission.name)) {
-      if (states.contains(block) && states[block].kind == Kind::kEnded)
+      if (states.contains(block) && states[block].kind == State::kEnded)
         states[block].detail = "Slurm says " + how;
     }
   }
@@ -272,9 +272,9 @@ std::map<int, BlockState> SubmittedBlocks::States(const std::map<int, std::strin
       const json end = ReadJsonFile(EndOf(block));
       if (end.value("work", "") == work.at(block)) {
         const auto failed = end.value("failed", std::size_t{0});
-        state = {failed == 0 ? Kind::kDone : Kind::kFailed, end.value("job", ""),
+        state = {failed == 0 ? State::kDone : State::kFailed, end.value("job", ""),
                  failed == 0 ? "" : fmt::format("{} trial(s) failed", failed)};
-      } else if (state.kind == Kind::kEnded) {
+      } else if (state.kind == State::kEnded) {
         state = {};  // the job ran other work
       }
     }

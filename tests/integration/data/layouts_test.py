@@ -5,6 +5,7 @@
 Parquet needs pyarrow and the development kit scipy; without them it is tested that the error says so.
 """
 
+import hashlib
 import importlib.util
 import io
 import json
@@ -254,6 +255,40 @@ class Layouts(DataCase):
         for name, place in (("a", kit.parent), ("b", self.home / "kit.tar.gz")):
             self.prepare(name, self.source, "--val-labels", place)
             self.assertEqual(self.meta(name)["id"], same)
+
+    # ---- ImageNet's archives -----------------------------------------------------------------------
+
+    def write_archives(self):
+        def add(tar, name, data):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+        with tarfile.open(self.source / "ILSVRC2012_img_train.tar", "w") as outer:
+            for number, name in enumerate(CLASSES):
+                inner = io.BytesIO()
+                with tarfile.open(fileobj=inner, mode="w") as tar:
+                    for _, file, data in (image for image in self.images["train"] if image[0] == number):
+                        add(tar, file, data)
+                add(outer, f"{name}.tar", inner.getvalue())
+        with tarfile.open(self.source / "ILSVRC2012_img_val.tar", "w") as tar:
+            for _, file, data in self.images["val"]:
+                add(tar, file, data)
+        labels = self.home / "labels.txt"
+        labels.write_text("".join(f"{file} {CLASSES[number]}\n" for number, file, _ in self.images["val"]))
+        return labels
+
+    def test_imagenets_archives_are_held_to_their_published_sums(self):
+        labels = self.write_archives()
+        self.assertIn("classes 3, expected 1,000",
+                      self.prepare("imagenet", self.source, "--val-labels", labels, check=1))
+        said = self.prepare("imagenet", self.source, "--val-labels", labels, "--accept")
+        digest = hashlib.md5((self.source / "ILSVRC2012_img_val.tar").read_bytes()).hexdigest()
+        self.assertIn(f"ILSVRC2012_img_val.tar: MD5 {digest}, expected 29b22e2961454d5413ddabcf34fc5622", said)
+        self.assertIn("ILSVRC2012_img_train.tar: MD5", said)
+        self.assertEqual(self.meta("imagenet")["id"], self.prepare_folder())
+        said = self.prepare("mine", self.source, "--val-labels", labels)  # of another name
+        self.assertNotIn("MD5", said)
 
 
 if __name__ == "__main__":

@@ -28,13 +28,13 @@ std::vector<HostFacts> Hosts(const std::vector<HostFacts>& ranks) {
   return hosts;
 }
 
-std::string Words(const std::string& text) { return text.empty() ? "none" : text; }
+std::string InWords(const std::string& text) { return text.empty() ? "none" : text; }
 
-std::string Words(const std::optional<int>& number) {
+std::string InWords(const std::optional<int>& number) {
   return number ? std::to_string(*number) : "none";
 }
 
-std::string Words(const std::vector<std::string>& words) {
+std::string InWords(const std::vector<std::string>& words) {
   return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -99,14 +99,14 @@ class HostsJudge {
     std::vector<std::string> others;
     for (const HostFacts& host : hosts_) {
       if (host.*fact != first.*fact)
-        others.push_back(fmt::format("{} has {}", host.host, Words(host.*fact)));
+        others.push_back(fmt::format("{} has {}", host.host, InWords(host.*fact)));
     }
     if (!others.empty()) {
       Add(level, what,
           fmt::format("{}, and {} {}: expected {}", fmt::join(others, ", "), first.host,
-                      Words(first.*fact), expected));
+                      InWords(first.*fact), expected));
     } else if (first.*fact != Value()) {
-      Add(Level::kGood, what, Words(first.*fact));
+      Add(Level::kGood, what, InWords(first.*fact));
     }
   }
 
@@ -223,8 +223,8 @@ std::string TableOfHosts(const Preflight& preflight) {
   std::vector<std::vector<std::string>> rows = {
       {"host", "worker", "cores", "NUMA", "cards", "interfaces", "clock"}};
   for (const HostFacts& host : hosts) {
-    rows.push_back({host.host, host.worker, host.cores, Words(host.numa), Words(host.cards),
-                    Words(host.interfaces),
+    rows.push_back({host.host, host.worker, host.cores, InWords(host.numa), InWords(host.cards),
+                    InWords(host.interfaces),
                     host.clock_ahead_seconds
                         ? fmt::format("{:+.6f} s, ± {:.6f}", *host.clock_ahead_seconds,
                                       host.clock_uncertainty_seconds.value_or(0))

@@ -129,7 +129,7 @@ Environment ThreadEnvironment(const CellConfig& config) {
   return environment;
 }
 
-std::string Quoted(const std::string& word) {
+std::string QuotedWord(const std::string& word) {
   const bool plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
     return std::isalnum(c) || std::strchr("_-+=:,./@%", c) != nullptr;
   });
@@ -217,8 +217,8 @@ Words LaunchEnder(const LaunchMethod& method, const std::string& nonce) {
 
 std::string ShellLine(const Environment& environment, std::span<const std::string> command) {
   std::string line;
-  for (const auto& [name, value] : environment) line += name + "=" + Quoted(value) + " ";
-  for (const std::string& word : command) line += Quoted(word) + " ";
+  for (const auto& [name, value] : environment) line += name + "=" + QuotedWord(value) + " ";
+  for (const std::string& word : command) line += QuotedWord(word) + " ";
   line.pop_back();
   return line;
 }

@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kGrace = std::chrono::seconds(3);  // between SIGTERM and SIGKILL
+constexpr auto kRemoteGrace = std::chrono::seconds(3);  // between SIGTERM and SIGKILL
 
 // Starts the command with its output into `pipe`. Several threads may call it at once.
 pid_t Start(const std::string& command, int pipe) {
@@ -86,7 +86,7 @@ ShellResult RunShell(const std::string& command, double most_seconds,
         result.ended = fmt::format("it took longer than {} s", most_seconds);
       if (result.ended.empty()) continue;
       ::kill(-process, SIGTERM);
-      kill_at = Clock::now() + kGrace;
+      kill_at = Clock::now() + kRemoteGrace;
     } else if (Clock::now() > *kill_at) {
       ::kill(-process, SIGKILL);
       killed = true;

@@ -24,7 +24,7 @@ using Kind = LaunchMethod::Kind;
 constexpr double kMostSecondsOfCleaning = 10;
 constexpr int kDaysOfLaunches = 3, kDaysOfFiles = 30;  // age of unused files that a store removes
 
-std::string Quoted(const fs::path& path) { return ShellQuoted(path.string()); }
+std::string QuotedPath(const fs::path& path) { return ShellQuoted(path.string()); }
 
 std::string Done() { return fmt::format(" && echo '{}'", kScriptDone); }
 
@@ -108,7 +108,7 @@ echo '{2}')sh",
   ForEachNode(nodes, [&](NodeStore& node) {
     // Reads files of gigabytes only once.
     const std::string said =
-        channel_.Run(node.node, script, "cat " + Quoted(wanted), kMostSecondsOfFiles);
+        channel_.Run(node.node, script, "cat " + QuotedPath(wanted), kMostSecondsOfFiles);
     ForEachLine(said, kStore, [&](const std::string& store) {
       stores[static_cast<std::size_t>(&node - nodes.data())] = store;
     });
@@ -144,8 +144,8 @@ while read -r h n; do
 cp "$d/$n" "$t" && mv -f "$t" {0}/files/"$h" && echo '{1}'"$h"
 done
 echo '{2}')sh",
-                               Quoted(store_), kHas, kScriptDone),
-                   "cat " + Quoted(staging.folder() / "wanted"), kMostSecondsOfFiles);
+                               QuotedPath(store_), kHas, kScriptDone),
+                   "cat " + QuotedPath(staging.folder() / "wanted"), kMostSecondsOfFiles);
   ForEachLine(said, kHas, [&](const std::string& hash) { node.has.insert(hash); });
 }
 
@@ -157,17 +157,17 @@ for f in "$t"/*; do
   {} || {{ echo "$f did not arrive as it was sent"; rm -rf "$t"; exit 1; }}
 done
 mv -f "$t"/* files && rmdir "$t")sh",
-      Quoted(store_), options, kIsWhole);
+      QuotedPath(store_), options, kIsWhole);
 }
 
 bool Shipping::Broadcast(const fs::path& archive, std::vector<NodeStore>& nodes) const {
   const fs::path there = store_ / ("in." + archive.filename().string());
   const ShellResult sent =
-      RunShell(fmt::format("sbcast --force {} {} 2>&1", Quoted(archive), Quoted(there)),
+      RunShell(fmt::format("sbcast --force {} {} 2>&1", QuotedPath(archive), QuotedPath(there)),
                kMostSecondsOfFiles, channel_.interrupted());
   if (!sent.ok) return false;
   ForEachNode(nodes, [&](const NodeStore& node) {
-    channel_.Run(node.node, Unpacking("-f " + Quoted(there)) + " && rm " + Quoted(there) + Done(),
+    channel_.Run(node.node, Unpacking("-f " + QuotedPath(there)) + " && rm " + QuotedPath(there) + Done(),
                  "", kMostSecondsOfFiles);
   });
   return true;
@@ -186,13 +186,13 @@ void Shipping::Transfer(const Shipment& shipment, std::vector<NodeStore>& nodes)
   // names: the list in the staging folder that holds the names.
   const auto packing = [&](const std::set<std::string>& hashes, const std::string& list) {
     WriteFileDurably(staging.folder() / list, fmt::format("{}\n", fmt::join(hashes, "\n")));
-    return fmt::format("tar -c -h -C {} -T {}", Quoted(staging.folder()),
-                       Quoted(staging.folder() / list));
+    return fmt::format("tar -c -h -C {} -T {}", QuotedPath(staging.folder()),
+                       QuotedPath(staging.folder() / list));
   };
   // Sent one by one, the nodes would take the same bytes through this host's link.
   if (channel_.method().kind == Kind::kSrun && nodes.size() > 1 && !everywhere.empty()) {
     const fs::path archive = staging.folder() / (Nonce() + ".tar");
-    const ShellResult packed = RunShell(packing(everywhere, "all.list") + " -f " + Quoted(archive),
+    const ShellResult packed = RunShell(packing(everywhere, "all.list") + " -f " + QuotedPath(archive),
                                         kMostSecondsOfFiles, channel_.interrupted());
     if (packed.ok && Broadcast(archive, nodes)) {
       for (NodeStore& node : nodes) node.has.insert(everywhere.begin(), everywhere.end());
@@ -208,22 +208,22 @@ void Shipping::Transfer(const Shipment& shipment, std::vector<NodeStore>& nodes)
 }
 
 void Shipping::Link(const Shipment& shipment) const {
-  std::string links = fmt::format("set -e\ncd {}\n", Quoted(store_));
+  std::string links = fmt::format("set -e\ncd {}\n", QuotedPath(store_));
   for (const ShippedFile& file : shipment.files) {
     const fs::path at = folder_ / file.name;
-    links += fmt::format("mkdir -p {} && ln -f files/{} {}\n", Quoted(at.parent_path()), file.hash,
-                         Quoted(at));
+    links += fmt::format("mkdir -p {} && ln -f files/{} {}\n", QuotedPath(at.parent_path()), file.hash,
+                         QuotedPath(at));
   }
   links += fmt::format(
       "[ -x {0} ] || {{ echo {0} may not be run there: expected a TMPDIR without noexec; exit 1; "
       "}}\n"
       "touch {1} {1}/complete && echo '{2}'\n",
-      Quoted(worker()), Quoted(folder_), kScriptDone);
+      QuotedPath(worker()), QuotedPath(folder_), kScriptDone);
   const Staging staging;
   const fs::path script = staging.folder() / "links";
   WriteFileDurably(script, links);
   ForEachNode(nodes_, [&](const std::string& node) {
-    channel_.Run(node, "sh -s", "cat " + Quoted(script), kMostSecondsOfTrials);
+    channel_.Run(node, "sh -s", "cat " + QuotedPath(script), kMostSecondsOfTrials);
   });
 }
 
@@ -250,7 +250,7 @@ std::string Shipping::RemovingFetched(const std::string& node) const {
   const std::scoped_lock lock(mutex_);
   std::string words;
   for (const std::string& nonce : std::exchange(fetched_[node], {}))
-    words += "rm -rf " + Quoted(PlaceOf(nonce)) + "; ";
+    words += "rm -rf " + QuotedPath(PlaceOf(nonce)) + "; ";
   return words;
 }
 
@@ -271,12 +271,12 @@ std::vector<fs::path> Shipping::Send(const std::vector<fs::path>& trials,
       fs::copy_file(facts, staging.folder() / name / kPrivateFile);
     places.push_back(PlaceOf(nonce) / name);
   }
-  const std::string place = Quoted(PlaceOf(nonce));
+  const std::string place = QuotedPath(PlaceOf(nonce));
   ForEachNode(nodes_, [&](const std::string& node) {
     channel_.Run(node,
                  fmt::format("{}mkdir -p {} && tar -x -C {} && echo '{}'", RemovingFetched(node),
                              place, place, kScriptDone),
-                 fmt::format("tar -c -C {} .", Quoted(staging.folder())), kMostSecondsOfTrials);
+                 fmt::format("tar -c -C {} .", QuotedPath(staging.folder())), kMostSecondsOfTrials);
   });
   return places;
 }
