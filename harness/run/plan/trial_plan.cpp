@@ -374,9 +374,10 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
       for (const auto& cell : part.cells) {
         if (!cell.config.modelled()) continue;
         json of_profile;
-        for (const char* key : {"cluster", "workload", "workload_options", "recipe",
-                                "batch_per_worker", "threads_per_worker", "workers", "link",
-                                "inputs", "broadcast_bytes", "device", "precision"}) {
+        for (const char* key :
+             {"cluster", "workload", "workload_options", "recipe", "batch_per_worker",
+              "threads_per_worker", "workers", "ranks_per_node", "link", "inputs",
+              "broadcast_bytes", "device", "precision"}) {
           of_profile[key] = cell.json.at(key);
         }
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
