@@ -114,6 +114,7 @@ class ModelTable(ProgramTest):
         self.assertAlmostEqual(second / first, 2, places=9)
 
     def test_buffers_are_broadcast_as_table_cell_and_stack_say(self):
+        (self.folder / "own").mkdir()
         own = ("--own", self.folder / "own")
         self.call(*own, "cluster", "new", "mine", "--preset", "h100-nvlink-ib", "--nodes", "2")
         self.table["broadcast_bytes"] = 4_000_000
