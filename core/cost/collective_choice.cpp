@@ -181,6 +181,24 @@ CollectiveCost TwoLevelAllGatherCost(const CollectiveLinks& links, const Topolog
                 links.cards_per_node, false);
 }
 
+CollectiveCost RingBroadcastCost(const CollectiveLinks& links, const Topology& topology,
+                                 double bytes, int rings) {
+  Check(links, topology, bytes);
+  RequireAtLeast(1, rings, "rings");
+  if (TakesNoTime(topology, bytes)) return {};
+  return RingCost(links, RingAllGatherHops(topology), bytes, rings);
+}
+
+CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& topology,
+                                 double bytes) {
+  Check(links, topology, bytes);
+  if (TakesNoTime(topology, bytes)) return {};
+  const int local = LargestNode(topology);
+  const int within = TreeDepth(local), between = TreeDepth(topology.nodes());
+  return CostOf(links, {within, between}, {within * bytes, between * local * bytes},
+                links.cards_per_node, false);
+}
+
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();

@@ -10,9 +10,14 @@
 //   two-level all-reduce  2(g-1) a_w + 2(N-1) a_n          2(g-1)/g B             2(N-1)/N B
 //   ring all-gather       a way of P-1 hops                (P-1)/P B              (P-1)/P B
 //   two-level all-gather  (g-1) a_w + (N-1) a_n            (g-1)/g B              (N-1)/N B
+//   ring broadcast        a way of P-1 hops                B                      B
+//   tree broadcast        log2 g a_w + log2 N a_n          log2 g B               g log2 N B
 //
 // Rings and trees are pipelined: bytes move over both link classes at once, at the rate of the
-// slower class. Two-level algorithms use one level after the other.
+// slower class. Two-level algorithms use one level after the other. The tree broadcast is not
+// pipelined, and its logarithms are rounded up: first the ranks of the root's node get the buffer,
+// one more from each that has it, then each of them sends it on to its like on other nodes. So all
+// ranks of a node send over its cards at once, as gloo's broadcast does.
 //
 // Source: P. Patarasuk & X. Yuan, JPDC 69(2), 2009 (ring); P. Sanders, J. Speck & J. L. Traeff,
 // Parallel Computing 35(12), 2009 (two trees, in NCCL since 2.4); R. Thakur, R. Rabenseifner &
@@ -119,6 +124,12 @@ CollectiveCost RingAllGatherCost(const CollectiveLinks& links, const Topology& t
 // TwoLevelAllReduceCost does.
 CollectiveCost TwoLevelAllGatherCost(const CollectiveLinks& links, const Topology& topology,
                                      double gathered_bytes);
+
+// `bytes` go from one rank to all others.
+CollectiveCost RingBroadcastCost(const CollectiveLinks& links, const Topology& topology,
+                                 double bytes, int rings);
+CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& topology,
+                                 double bytes);
 
 // The constants by which NCCL's tuner predicts the time of a collective follow, as published with
 // two versions. NCCL chooses by them on any network; a caller may replace those that it knows

@@ -135,6 +135,12 @@ double CostModel::HostElementSeconds(double elements, int ranks) const {
   return HostGrowth(ranks) * exchange_seconds_per_element * elements;
 }
 
+double CostModel::BroadcastSeconds(int ranks) const {
+  if (ranks == 1 || buffers.bytes <= 0) return 0;
+  return ExchangeHostSeconds(ranks) + HostElementSeconds(buffers.bytes / sizeof(float), ranks) +
+         buffers.start_seconds + buffers.link_seconds;
+}
+
 double CostModel::ByteFactor(const Collective& collective) const {
   const bool gathered =
       collective.descriptor().payload == PayloadKind::kSparse && !collective.traits().sums;

@@ -120,6 +120,14 @@ struct AllReduceCost {
   bool empty() const { return start_seconds.empty(); }
 };
 
+// Buffers of the model, such as running statistics, that rank 0 sends to all ranks before each
+// forward pass. Seconds apart from the host's.
+struct BufferBroadcast {
+  double bytes = 0;  // 0: there is none
+  double start_seconds = 0;
+  double link_seconds = 0;
+};
+
 struct CostModel {
   std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
   // The same on the host lane, if that is another processor. A sparsifier missing here costs as
@@ -176,6 +184,11 @@ struct CostModel {
   double entry_bytes = kSparseElementBytes;
   // Factor on all times of the device's computation while an exchange is under way.
   double compute_slowdown = 1;
+  BufferBroadcast buffers;
+
+  // From the begin of the broadcast of buffers to forward, the host's part counted in; 0 for one
+  // rank.
+  double BroadcastSeconds(int ranks) const;
 
   // Host time to prepare an exchange, and to move `elements` elements.
   double ExchangeHostSeconds(int ranks) const;

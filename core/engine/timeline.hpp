@@ -25,6 +25,9 @@ enum class SpanKind : std::uint8_t {
 // The name of both kExposed and kAlign is "wait"; the lane tells them apart.
 std::string_view SpanKindName(SpanKind kind);
 
+// The label of the exchange before forward in which rank 0's buffers are broadcast.
+inline constexpr const char* kBuffersLabel = "buffers";
+
 // Seconds since the rank's step began.
 struct Span {
   SpanKind kind = SpanKind::kForward;

@@ -8,6 +8,7 @@
 
 #include "core/base/cpu.hpp"
 #include "harness/catalog/model_table.hpp"
+#include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/run/model/modelled_cell.hpp"
@@ -350,6 +351,24 @@ void Adviser::AddDeciding(Advice& advice) {
   }
 }
 
+void Adviser::AddBuffers(Advice& advice) const {
+  const DeclaredCluster* declared = cluster_.declared();
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  advice.buffer_bytes = workloads::BroadcastBytesOf(cell.workload);
+  if (declared == nullptr || advice.buffer_bytes == 0) return;
+  advice.buffers = kBuffersNames[static_cast<std::size_t>(declared->buffers)];
+  for (Ranking& ranking : advice.rankings) {
+    const auto each = std::ranges::find_if(ranking.methods, [](const RankedMethod& method) {
+      return !method.cell.method_options.has_local_steps();
+    });
+    if (each == ranking.methods.end()) continue;
+    const ProfileOutcomes outcomes = cluster_.Profiles(each->cell, 0);
+    CostModel cost = KernelCosts(outcomes.front().profile);
+    AddDeclaredLinks(cost, outcomes.front().profile);
+    ranking.broadcast_seconds = cost.BroadcastSeconds(ranking.workers);
+  }
+}
+
 Advice Adviser::Answer() {
   std::vector<Point> points;
   for (const double density : request_.densities) {
@@ -379,6 +398,7 @@ Advice Adviser::Answer() {
     advice.memory = MemoryOf(workloads::LayersOf(workload), cluster_.declared()->card_gbytes,
                              cell.batch_per_worker);
   }
+  AddBuffers(advice);
   advice.unit = workloads::FindWorkload(workload).unit;
   advice.label = WorkloadLabel(workload);
   return advice;

@@ -2,6 +2,7 @@
 // with bands, and finds where the order changes and what decides it. Nothing is stored.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -58,6 +59,7 @@ struct Ranking {
   std::optional<InputEffects> deciding;
   std::string second;
   std::vector<std::pair<std::string, ExposedShare>> exposed;  // of the two, mostly not the links'
+  double broadcast_seconds = 0;  // of buffers, before each forward pass
 };
 
 // Between two neighbouring points of a sweep the fastest method changes.
@@ -89,6 +91,9 @@ struct Advice {
   std::vector<WinnerChange> changes;
   std::string fixed_bandwidth;  // why it is not swept, or ""
   CardMemory memory;            // of a declared cluster's card; else of no card
+  // Of the workload's table; and how the declared cluster broadcasts them ("local": it does not).
+  std::int64_t buffer_bytes = 0;
+  std::string buffers;
 };
 
 // A point of a phase diagram.
@@ -175,6 +180,7 @@ class Adviser {
   Ranking Rank(const Point& point) const;
   void AddSweeps(Advice& advice);
   void AddDeciding(Advice& advice);
+  void AddBuffers(Advice& advice) const;
 
   const Catalog& catalog_;
   const ProfileFolders& profiles_;

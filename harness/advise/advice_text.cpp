@@ -137,6 +137,25 @@ std::string HintsOf(const Ranking& ranking) {
   return text;
 }
 
+std::string BuffersText(const Advice& advice) {
+  if (advice.buffers.empty()) return "";
+  const std::string& cluster = advice.rankings.front().methods.front().cell.cluster;
+  if (advice.buffers == kBuffersNames[0]) {
+    return fmt::format("buffers: {} bytes, which each rank keeps: {} has buffers = \"{}\"\n\n",
+                       advice.buffer_bytes, cluster, advice.buffers);
+  }
+  std::vector<std::string> said;
+  for (const Ranking& ranking : advice.rankings) {
+    const std::string text =
+        fmt::format("{:.3g} ms with {} workers", 1e3 * ranking.broadcast_seconds, ranking.workers);
+    if (std::ranges::find(said, text) == said.end()) said.push_back(text);
+  }
+  return fmt::format(
+      "buffers: {} bytes are broadcast before each forward pass, but with local steps ({} has "
+      "buffers = \"{}\"): {}\n\n",
+      advice.buffer_bytes, cluster, advice.buffers, fmt::join(said, ", "));
+}
+
 }  // namespace
 
 std::string TimesText(const Interval& times) {
@@ -155,6 +174,7 @@ std::string AdviceText(const Advice& advice) {
           : "without bands, as the profile states no errors of measurement");
   if (const std::string note = NoteOn(advice.memory, cell.batch_per_worker); !note.empty())
     text += "note: " + note + "\n\n";
+  text += BuffersText(advice);
   for (const Ranking& ranking : advice.rankings) text += VerdictText(ranking);
   for (const Ranking& ranking : advice.rankings) {
     text += "\n" + Render(RankingTable(ranking, advice.unit), TableFormat::kMarkdown);
@@ -210,6 +230,15 @@ json MemoryJson(const CardMemory& memory) {
   return {{"card_gbytes", memory.card_gbytes},
           {"filled_gbytes", memory.filled_gbytes},
           {"batch_that_fills_half", memory.larger_batch > 0 ? json(memory.larger_batch) : json()}};
+}
+
+json BuffersJson(const Advice& advice) {
+  if (advice.buffers.empty()) return {};
+  json seconds = json::array();
+  for (const Ranking& ranking : advice.rankings) seconds.push_back(ranking.broadcast_seconds);
+  return {{"broadcast_bytes", advice.buffer_bytes},
+          {"by", advice.buffers},
+          {"seconds", std::move(seconds)}};
 }
 
 json DiagramJson(const Advice& advice, const PhaseDiagram& phase) {
@@ -314,6 +343,7 @@ std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
                  {"sweeps", std::move(sweeps)},
                  {"bandwidth_not_varied", advice.fixed_bandwidth},
                  {"card_memory", MemoryJson(advice.memory)},
+                 {"buffers", BuffersJson(advice)},
                  {"left_out", std::move(left_out)}});
   if (phase != nullptr) answer["phase"] = DiagramJson(advice, *phase);
   if (rates != nullptr) answer["needed_rates"] = NeededJson(advice, *rates);

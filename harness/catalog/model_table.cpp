@@ -129,8 +129,9 @@ class TableParser {
 
   workloads::WorkloadDescriptor Parse() {
     if (!root_.is_object()) top_.Fail("expected an object");
-    top_.CheckKeys({"name", "unit", "units_per_sample", "batch_per_worker", "family", "source",
-                    "tensors", "forward_us", "update_us", "batch", "measured_on"});
+    top_.CheckKeys({"name", "unit", "units_per_sample", "batch_per_worker", "broadcast_bytes",
+                    "family", "source", "tensors", "forward_us", "update_us", "batch",
+                    "measured_on"});
     CheckName();
     workloads::WorkloadDescriptor workload;
     workload.unit = top_.Text("unit");
@@ -140,6 +141,10 @@ class TableParser {
     workload.revision = kModelTableRevision;
     workload.table.emplace();
     if (top_.Has("family")) workload.table->family = Family();
+    if (top_.Has("broadcast_bytes")) {
+      workload.table->broadcast_bytes =
+          static_cast<std::int64_t>(top_.Integer("broadcast_bytes", kBroadcastBytes));
+    }
     const std::vector<Members> listed = Tensors();
     const std::vector<std::size_t> order = ReadyOrder(listed);
     workload.table->layers = Layers(listed, order);

@@ -160,6 +160,12 @@ double DeclaredCluster::Value(std::string_view input, std::string_view family) c
   SPARFUSE_THROW(kInternal, "cluster " + name + " has no input " + std::string(input));
 }
 
+double DeclaredCluster::BroadcastBytes(const CellConfig& config) const {
+  if (buffers == BuffersBy::kLocal || config.workers == 1) return 0;
+  return static_cast<double>(
+      config.broadcast_bytes.value_or(workloads::BroadcastBytesOf(config.workload)));
+}
+
 const ComputeTime* DeclaredCluster::ComputeOf(const std::string& workload) const {
   for (const ComputeTime& time : compute) {
     if (time.workload == workload) return &time;

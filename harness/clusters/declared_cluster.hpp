@@ -156,6 +156,11 @@ inline constexpr const char* kSelectionsNames[] = {"beside", kSelectionsInHooks}
 enum class StagingOf : std::uint8_t { kElements, kPayloads };
 inline constexpr const char* kStagingNames[] = {"elements", kStagingPayloads};
 
+// Whether the software sends rank 0's buffers to all ranks before each forward pass, and how:
+// around a ring of all ranks, in pieces, or down a binomial tree.
+enum class BuffersBy : std::uint8_t { kLocal, kRing, kTree };
+inline constexpr const char* kBuffersNames[] = {"local", "ring", "tree"};
+
 struct DeclaredCluster {
   std::string name, title, source, hardware;
   int nodes = 1, ranks_per_node = 1;
@@ -168,6 +173,7 @@ struct DeclaredCluster {
   HostBy host = HostBy::kBeside;
   SelectionsBy selections = SelectionsBy::kBeside;
   StagingOf staging = StagingOf::kElements;
+  BuffersBy buffers = BuffersBy::kLocal;
   NcclMachine nccl;  // links apart; of kNccl*
   std::vector<OperationCurve> curves;
   std::vector<ReferenceStep> references;
@@ -180,6 +186,9 @@ struct DeclaredCluster {
   // That of the file for a workload's family, else what InputSpecs() says; Error{kInternal} where
   // it is needed.
   double Value(std::string_view input, std::string_view family = {}) const;
+  // Of a cell's buffers, what is broadcast before each forward pass: 0 with one rank, and where the
+  // software leaves buffers to each rank.
+  double BroadcastBytes(const CellConfig& config) const;
   const DeclaredInput* Find(std::string_view input, std::string_view family = {}) const;
   DeclaredInput* Find(std::string_view input, std::string_view family = {});
   // The time that stands for the workload's family; null where compute_tflops must.

@@ -171,15 +171,33 @@ AllReduceCurves AllReduceOf(const OperationCurve& curve, const Scaled& input, in
   return curves;
 }
 
-// Computes curves with the formulas of core/cost, at sizes from 64 bytes to 8 GiB.
-AllReduceCurves AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config,
-                            const LinkRate& within, const LinkRate& between) {
-  const Topology topology{config.workers, config.ranks_per_node};
+CollectiveLinks CollectiveLinksOf(const DeclaredCluster& cluster, const LinkRate& within,
+                                  const LinkRate& between) {
   CollectiveLinks links;
   links[LinkClass::kIntraNode] = {within.bytes_per_second, within.alpha_seconds};
   links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
   links[LinkClass::kInterNode] = {between.bytes_per_second / links.cards_per_node,
                                   between.alpha_seconds};
+  return links;
+}
+
+std::optional<BroadcastTimes> BroadcastOf(const DeclaredCluster& cluster, const CellConfig& config,
+                                          const LinkRate& within, const LinkRate& between) {
+  const double bytes = cluster.BroadcastBytes(config);
+  if (bytes <= 0) return std::nullopt;
+  const Topology topology{config.workers, config.ranks_per_node};
+  const CollectiveLinks links = CollectiveLinksOf(cluster, within, between);
+  const CollectiveCost cost = cluster.buffers == BuffersBy::kTree
+                                  ? TreeBroadcastCost(links, topology, bytes)
+                                  : RingBroadcastCost(links, topology, bytes, links.cards_per_node);
+  return BroadcastTimes{bytes, cost.startup_seconds, cost.transfer_seconds()};
+}
+
+// Computes curves with the formulas of core/cost, at sizes from 64 bytes to 8 GiB.
+AllReduceCurves AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config,
+                            const LinkRate& within, const LinkRate& between) {
+  const Topology topology{config.workers, config.ranks_per_node};
+  const CollectiveLinks links = CollectiveLinksOf(cluster, within, between);
   const auto cost_of = [&](double bytes) {
     switch (cluster.all_reduce) {
       case AllReduceBy::kTree:
@@ -374,6 +392,7 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   } else if (cluster.all_reduce != AllReduceBy::kRing && config.workers > 1) {
     profile.all_reduce = AllReduceOf(cluster, config, within, between);
   }
+  profile.buffers = BroadcastOf(cluster, config, within, between);
   if (cluster.all_gather != AllGatherBy::kRing)
     profile.all_gather = kAllGatherNames[static_cast<std::size_t>(cluster.all_gather)];
   return profile;

@@ -340,6 +340,8 @@ void AddDeclaredLinks(CostModel& cost, const Profile& profile) {
     cost.links[link] = LinkCost::FromAlphaBeta(declared.alpha_seconds, declared.seconds_per_byte,
                                                declared.seconds_per_extra_message);
   });
+  if (const auto& buffers = profile.buffers)
+    cost.buffers = {buffers->bytes, buffers->start_seconds, buffers->link_seconds};
   if (profile.all_gather == "two-level") cost.all_gather = AllGatherBy::kTwoLevel;
   if (!profile.all_reduce) return;
   const AllReduceCurves& all_reduce = *profile.all_reduce;

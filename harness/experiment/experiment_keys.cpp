@@ -131,6 +131,10 @@ const std::vector<RecordKey<GivenQuiet>>& KeysOf<GivenQuiet>() {
           "slowdown", "1.2",
           "how much longer than usual a fixed computation between the steps may take",
           {.range = {1.001, 100}}),
+      Given<&Q::link, Q>("link", "0.05",
+                         "how far an emulated link's measured rate may be off its label, or change "
+                         "during a trial",
+                         {.range = {0.001, 1}, .unit = "of its rate"}),
       Given<&Q::reruns, Q>("reruns", "2",
                            "how often a disturbed throughput trial runs again at once",
                            {.range = {0, 100}})};

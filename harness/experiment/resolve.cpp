@@ -55,6 +55,7 @@ CellConfig Resolver::Resolve() {
   Length();
   Cluster();
   Inputs();
+  Buffers();
   return config_;
 }
 

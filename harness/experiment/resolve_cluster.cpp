@@ -156,4 +156,28 @@ void Resolver::Inputs() {
   }
 }
 
+// Checks that the buffers which the file states would be broadcast. None of them says nothing.
+void Resolver::Buffers() {
+  if (!config_.broadcast_bytes) return;
+  const auto unless_none = [&](const std::string& why) {
+    if (*config_.broadcast_bytes > 0)
+      Fail({"broadcast_bytes"},
+           fmt::format("broadcast_bytes = {}: {}", *config_.broadcast_bytes, why));
+    config_.broadcast_bytes.reset();
+  };
+  if (config_.cluster.empty() || !IsDeclared(source_.profiles, config_.cluster)) {
+    return unless_none(
+        "expected it with a declared cluster only (a .toml file of results/profiles)");
+  }
+  const DeclaredCluster& declared = LoadDeclaredCluster(source_.profiles, config_.cluster);
+  if (declared.buffers == BuffersBy::kLocal) {
+    return unless_none(fmt::format(
+        "cluster {}{} leaves buffers to each rank; expected 0, or buffers = \"ring\" or \"tree\" "
+        "in its file",
+        config_.cluster, declared.stack.empty() ? "" : " of stack " + declared.stack));
+  }
+  if (config_.method_options.has_local_steps())
+    unless_none(fmt::format("expected 0 with method {}, whose ranks train apart", config_.method));
+}
+
 }  // namespace sparfuse::harness

@@ -92,6 +92,7 @@ class Resolver {
   void Cluster();
   void DeclaredClusterFits() const;
   void Inputs();
+  void Buffers();
   bool HasDeclaredCluster() const;
   int DeclaredRanksPerNode(int workers) const;
 

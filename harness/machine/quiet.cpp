@@ -375,6 +375,22 @@ std::optional<double> Undisturbed(std::vector<double> values) {
   return values[(values.size() - 1) / 4];
 }
 
+namespace {
+
+void JudgeLink(const QuietLink& link, double limit, std::map<std::string, double>& causes) {
+  const auto& [label, before, after] = link;
+  double off = 0;  // the larger of both
+  for (const auto& gbps : {before, after}) {
+    if (gbps && label > 0 && std::abs(*gbps / label - 1) > std::abs(off)) off = *gbps / label - 1;
+  }
+  if (std::abs(off) > limit) causes["link"] = off;
+  if (!before || !after || *before <= 0) return;
+  if (const double change = *after / *before - 1; std::abs(change) > limit)
+    causes["link_change"] = change;
+}
+
+}  // namespace
+
 Quiet JudgeQuiet(Quiet readings, const QuietLimits& limits, std::optional<double> usual) {
   readings.limits = limits;
   std::map<std::string, double>& causes = readings.causes;
@@ -395,6 +411,7 @@ Quiet JudgeQuiet(Quiet readings, const QuietLimits& limits, std::optional<double
       if (*readings.slowdown > limits.slowdown) causes["slowdown"] = *readings.slowdown;
     }
   }
+  if (readings.link) JudgeLink(*readings.link, limits.link, causes);
   std::vector<std::string> words;
   for (const auto& [cause, value] : causes) words.push_back(CauseWords(cause, value));
   const auto on_cards = [&](const std::string& cause, const std::vector<std::string>& found) {
@@ -417,6 +434,11 @@ std::string CauseWords(const std::string& cause, double value) {
   if (cause == "stolen")
     return fmt::format("the hypervisor took {:.0f} % of the cores", 100 * value);
   if (cause == "slowdown") return fmt::format("the cores computed {:.2f}x slower", value);
+  if (cause == "link" || cause == "link_change") {
+    return fmt::format("the link {} {:.0f} % {} {}", cause == "link" ? "was" : "became",
+                       100 * std::abs(value), value < 0 ? "slower" : "faster",
+                       cause == "link" ? "than its label" : "during the trial");
+  }
   if (cause == "other_processes") return "other processes were on the card";
   if (cause == "held_down_by") return "the card's clock was held down";
   return cause;

@@ -289,6 +289,17 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                   "{ host_overhead = 2 }",
                        .cell = {.telling = 19}})
           .If(IsCell),
+      Key<&C::broadcast_bytes>(
+          {.name = "broadcast_bytes",
+           .range = kBroadcastBytes,
+           .unit = "bytes",
+           .fallback = "the model table's on a stack that broadcasts buffers, else 0",
+           .meaning = "with a declared cluster only: buffers that rank 0 sends to all before each "
+                      "forward pass, as DDP's running statistics",
+           .later = true,
+           .as_given = true,
+           .cell = {.telling = 33, .column = "buffers"}})
+          .If(IsCell),
       Key<&C::sparsifier>(
           {.name = "sparsifier",
            .fallback = "the method's",

@@ -103,6 +103,9 @@ struct CellConfig {
   std::string evaluate;
   std::string cluster;                   // mode modelled; else ""
   std::map<std::string, double> inputs;  // factors that are not 1
+  // Buffers that are broadcast before each forward pass; nothing: as many as the workload's table
+  // says.
+  std::optional<std::int64_t> broadcast_bytes;
 
   // Of profile trials.
   std::vector<std::string> sparsifiers, quantizers;

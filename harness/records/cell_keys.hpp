@@ -16,6 +16,7 @@ namespace sparfuse::harness {
 inline constexpr Range kLinkGbps{0.001, 100'000};
 inline constexpr Range kLinkAlphaMicroseconds{0, 1'000'000};
 inline constexpr Range kLinkHostMicroseconds{0, 1'000'000};
+inline constexpr Range kBroadcastBytes{0, 1e12};
 // Of a shaped link: sleeping cannot emulate less.
 inline constexpr double kMinEmulableAlphaMicroseconds = 100;
 

@@ -170,6 +170,16 @@ const std::vector<RecordKey<AllReduceCurves>>& KeysOf<AllReduceCurves>() {
 }
 
 template <>
+const std::vector<RecordKey<BroadcastTimes>>& KeysOf<BroadcastTimes>() {
+  using B = BroadcastTimes;
+  static const std::vector<RecordKey<B>> kKeys = {
+      Key<&B::bytes>({.name = "bytes", .unit = "bytes"}),
+      Key<&B::start_seconds>({.name = "start_seconds", .unit = "s"}),
+      Key<&B::link_seconds>({.name = "link_seconds", .unit = "s"})};
+  return kKeys;
+}
+
+template <>
 const std::vector<RecordKey<SelectionCurve>>& KeysOf<SelectionCurve>() {
   using S = SelectionCurve;
   static const std::vector<RecordKey<S>> kKeys = {
@@ -221,6 +231,7 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
       Key<&P::native_all_reduce>(part("native_all_reduce", "all-reduce of the backend, by bytes")),
       Key<&P::links>(part("links", "declared, by class")),
       Key<&P::all_reduce>(part("all_reduce", "declared, by bytes")),
+      Key<&P::buffers>(part("buffers", "declared: broadcast of buffers before forward")),
       Key<&P::all_gather>(part("all_gather", "declared: algorithm of the all-gather")),
       Key<&P::side_slowdown>(part("side_slowdown", "slowdown of selections beside backward")),
       Key<&P::compute_slowdown>(

@@ -83,6 +83,12 @@ struct AllReduceCurves {
   bool operator==(const AllReduceCurves&) const = default;
 };
 
+// Of the model's buffers, from rank 0 before each forward pass: apart from the host's part.
+struct BroadcastTimes {
+  double bytes = 0, start_seconds = 0, link_seconds = 0;
+  bool operator==(const BroadcastTimes&) const = default;
+};
+
 struct SelectionCurve {
   double density = 0;
   ProfileCurve seconds;
@@ -121,8 +127,9 @@ struct Profile {
   // Of declared clusters.
   std::map<std::string, DeclaredLink> links;  // by class
   std::optional<AllReduceCurves> all_reduce;
-  std::string all_gather;  // "two-level", or "": a ring
-  std::string host;        // "in-line", or "": beside the network
+  std::optional<BroadcastTimes> buffers;  // of a workload and a stack that have them
+  std::string all_gather;                 // "two-level", or "": a ring
+  std::string host;                       // "in-line", or "": beside the network
   std::string selections;  // "in-hooks", or "": beside backward, where a method asks for that
   std::string staging;     // "payloads", or "": the elements that an exchange covers
   std::optional<double> side_slowdown, compute_slowdown, overlap, payload_overlap, fused_overlap;

@@ -9,9 +9,19 @@ using nlohmann::json;
 template <>
 const std::vector<RecordKey<QuietLimits>>& KeysOf<QuietLimits>() {
   using L = QuietLimits;
-  static const std::vector<RecordKey<L>> kKeys = {Key<&L::other_cpu>({.name = "other_cpu"}),
-                                                  Key<&L::stolen>({.name = "stolen"}),
-                                                  Key<&L::slowdown>({.name = "slowdown"})};
+  static const std::vector<RecordKey<L>> kKeys = {
+      Key<&L::other_cpu>({.name = "other_cpu"}), Key<&L::stolen>({.name = "stolen"}),
+      Key<&L::slowdown>({.name = "slowdown"}), Key<&L::link>({.name = "link", .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<QuietLink>>& KeysOf<QuietLink>() {
+  using L = QuietLink;
+  static const std::vector<RecordKey<L>> kKeys = {
+      Key<&L::label_gbps>({.name = "label_gbps", .unit = "Gbit/s"}),
+      Key<&L::before_gbps>({.name = "before_gbps", .unit = "Gbit/s"}),
+      Key<&L::after_gbps>({.name = "after_gbps", .unit = "Gbit/s"})};
   return kKeys;
 }
 
@@ -42,6 +52,7 @@ const std::vector<RecordKey<Quiet>>& KeysOf<Quiet>() {
       Key<&Q::involuntary_switches>({.name = "involuntary_switches"}),
       Key<&Q::loop_seconds>({.name = "loop_seconds", .unit = "seconds"}),
       Key<&Q::cards>({.name = "cards"}),
+      Key<&Q::link>({.name = "link", .optional = true}),
       Key<&Q::limits>({.name = "limits", .optional = true}),
       Key<&Q::slowdown>({.name = "slowdown"}).If(judged),
       Key<&Q::disturbed>({.name = "disturbed"}).If(judged),

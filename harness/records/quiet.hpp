@@ -14,6 +14,7 @@ struct QuietLimits {
   double other_cpu = 0.05;  // of the cores, taken by processes that are not the trial's
   double stolen = 0.02;     // of the cores, taken by the hypervisor
   double slowdown = 1.2;    // of the reference loop
+  double link = 0.05;       // by so much of its label an emulated link may be off, or change
   int reruns = 2;
   bool operator==(const QuietLimits&) const = default;
 };
@@ -28,6 +29,14 @@ struct QuietCards {
 // Before the measured steps and after them; nothing: the kernel tells neither.
 using BeforeAndAfter = std::optional<std::vector<std::optional<double>>>;
 
+// The rate at which the emulated link passed messages on, outside the steps, in Gbit/s; nothing: it
+// cannot be measured in time.
+struct QuietLink {
+  double label_gbps = 0;
+  std::optional<double> before_gbps, after_gbps;  // of the slowest rank's link
+  bool operator==(const QuietLink&) const = default;
+};
+
 struct Quiet {
   std::optional<double> other_cpu, stolen;  // shares of the cores, of the most disturbed host
   std::optional<double> resolution;         // by so much both may be wrong
@@ -39,6 +48,7 @@ struct Quiet {
   double own_cpu_seconds = 0, involuntary_switches = 0;
   std::vector<double> loop_seconds;  // of the reference loop
   std::optional<QuietCards> cards;
+  std::optional<QuietLink> link;  // of emulated trials of several ranks
 
   // The judgement (harness/machine/quiet.hpp), if there are limits.
   std::optional<QuietLimits> limits;

@@ -136,6 +136,18 @@ class KinetoWriter {
          std::move(arguments));
   }
 
+  void Broadcast(const Span& span) {
+    Launched(span, kFirstChannel, fmt::format("ncclDevKernel_Broadcast_RING_LL {}", span.label),
+             Us(span.begin_seconds),
+             {{"Collective name", "broadcast"},
+              {"In msg nelems", span.bytes},
+              {"Out msg nelems", span.bytes},
+              {"dtype", "Byte"},
+              {"Group size", step_.world},
+              {"Process Group Name", "0"},
+              {"bytes", span.bytes}});
+  }
+
   void Exchange(const Span& span) {
     ordered_json arguments = {{"Collective name", step_.dense ? "allreduce" : "allgather"},
                               {"In msg nelems", span.bytes / sizeof(float)},
@@ -167,7 +179,7 @@ class KinetoWriter {
       return;
     }
     if (span.kind == SpanKind::kExchange) {
-      Exchange(span);
+      span.label == kBuffersLabel ? Broadcast(span) : Exchange(span);
       return;
     }
     if (span.kind == SpanKind::kNegotiate) {

@@ -79,6 +79,7 @@ struct StepFacts {
   std::vector<Exchange> exchanges;
   std::size_t after_backward = 0;                      // all-reduces that were called later
   std::vector<std::pair<std::string, double>> before;  // collectives and their bytes
+  std::vector<std::pair<Time, Time>> broadcasts;       // of them
   // Times on the device if there is one, else on the host.
   Time forward = 0, backward = 0, origin = 0, end_of_backward = 0;
   std::optional<Time> update, first_kernel;
@@ -89,6 +90,10 @@ struct StepFacts {
   std::vector<BackwardKernel> kernels;
   bool beside = false;  // an exchange runs beside a compute kernel
 };
+
+bool IsBroadcast(std::string_view collective) {
+  return collective.find("broadcast") != std::string_view::npos;
+}
 
 std::optional<int> BytesOf(std::string_view type) {
   static const std::map<std::string_view, int> kBytes = {
@@ -431,6 +436,7 @@ void FactsMaker::AddGloo(StepFacts& step) const {
       const double bytes =
           static_cast<double>(made.elements.value_or(0)) * BytesOf(made.dtype).value_or(0);
       step.before.emplace_back(collective, bytes);
+      if (IsBroadcast(collective)) step.broadcasts.emplace_back(made.begin, made.end);
     } else if (collective.starts_with("all")) {
       step.exchanges.push_back(std::move(made));
     }
@@ -482,6 +488,7 @@ void FactsMaker::AddCollectives(StepFacts& step) const {
       const double bytes =
           static_cast<double>(made.elements.value_or(0)) * BytesOf(made.dtype).value_or(0);
       step.before.emplace_back(made.collective, bytes);
+      if (IsBroadcast(made.collective)) step.broadcasts.emplace_back(made.begin, made.end);
     } else if (work.launch <= step.backward_end) {
       step.exchanges.push_back(std::move(made));
     }
@@ -882,6 +889,10 @@ TraceFacts FactsMaker::Make() {
       facts.notes.push_back(kWaitingNote);
     }
   }
+  facts.buffers_us = over([&](const StepFacts& step) {
+                       const Time until = step.origin;
+                       return one(Cover(step.broadcasts).Between(until - step.forward, until));
+                     })->median;
   std::map<std::string, TracedBroadcast> before;
   for (const StepFacts& step : steps) {
     for (const auto& [collective, bytes] : step.before) {

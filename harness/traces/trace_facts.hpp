@@ -111,6 +111,9 @@ struct TraceFacts {
   std::optional<int> compiled_regions;
   std::vector<std::string> notes;
 
+  // Not written: what of forward are broadcasts; median.
+  double buffers_us = 0;
+
   // Not written, and only if asked for: of each used step, in launch order, without those of hooks.
   std::vector<std::vector<BackwardKernel>> kernels;
 };

@@ -255,6 +255,7 @@ class ModelMaker {
     FindScale();
     Join();
     MakeTable();
+    NoteBuffers();
     Compute();
     HostInputs();
     DeviceInputs();
@@ -369,6 +370,44 @@ class ModelMaker {
     made_.notes.insert(made_.notes.end(), joined_.notes.begin(), joined_.notes.end());
   }
 
+  // The bytes of buffers that the traced software broadcasts in a step; with one rank none are
+  // seen.
+  double TracedBuffers() const {
+    double bytes = 0;
+    for (const TracedBroadcast& each : made_.ranks.front().before_backward)
+      bytes += each.collective.find("broadcast") == std::string::npos ? 0 : each.bytes_a_step;
+    return bytes;
+  }
+
+  std::int64_t BroadcastBytes() const {
+    if (made_.ranks.front().world == 1)
+      return known_ == nullptr ? 0 : known_->table->broadcast_bytes;
+    return cluster_.buffers == BuffersBy::kLocal ? 0 : std::llround(TracedBuffers());
+  }
+
+  // Without the broadcasts within it, if the model has them apart.
+  double ForwardUs() const {
+    const double apart = BroadcastBytes() > 0 ? facts_->buffers_us : 0;
+    return Corrected(facts_->forward_us.median - apart,
+                     std::max(0.0, facts_->idle.forward_us - apart));
+  }
+
+  void NoteBuffers() {
+    const double bytes = TracedBuffers();
+    if (bytes <= 0) return;
+    if (BroadcastBytes() > 0) {
+      made_.corrections.push_back(
+          fmt::format("{:.0f} bytes of buffers are broadcast before forward, {:.3f} ms of it: the "
+                      "table's broadcast_bytes",
+                      bytes, facts_->buffers_us / 1e3));
+    } else {
+      made_.notes.push_back(fmt::format(
+          "{:.0f} bytes of buffers are broadcast before forward, and cluster {} leaves buffers to "
+          "each rank: their {:.3f} ms stay in forward",
+          bytes, cluster_.name, facts_->buffers_us / 1e3));
+    }
+  }
+
   void MakeTable() {
     made_.name = asked_.name;
     if (made_.name.empty()) {
@@ -379,13 +418,14 @@ class ModelMaker {
     table["unit"] = known_ != nullptr ? known_->unit : "samples";
     table["units_per_sample"] = known_ != nullptr ? known_->units_per_sample : 1;
     table["batch_per_worker"] = asked_.batch;
+    if (const std::int64_t bytes = BroadcastBytes(); bytes > 0) table["broadcast_bytes"] = bytes;
     if (known_ != nullptr && known_->table->family != workloads::kTableFamily)
       table["family"] = known_->table->family;
     table["source"] = "sparfuse import kineto, " + made_.source;
     table["batch"] = asked_.batch;
     table["measured_on"] =
         (facts_->hardware.empty() ? "CPU" : facts_->hardware) + ", by torch.profiler";
-    table["forward_us"] = Corrected(facts_->forward_us.median, facts_->idle.forward_us);
+    table["forward_us"] = ForwardUs();
     table["update_us"] = Corrected(facts_->update_us.median, facts_->idle.update_us);
     ordered_json tensors = ordered_json::array();
     double ready = 0;
@@ -441,7 +481,7 @@ class ModelMaker {
   }
 
   void Compute() {
-    const double forward = Corrected(facts_->forward_us.median, facts_->idle.forward_us);
+    const double forward = ForwardUs();
     const double backward = Corrected(facts_->backward_us.median, facts_->idle.backward_us);
     const double rest = RestUs();
     made_.forward_ms = (forward + rest) / 1e3;

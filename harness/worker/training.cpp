@@ -37,6 +37,7 @@ Training::Training(const Rank& rank)
   BroadcastState(rank_, *workload_);
   ready_order_ = ObserveReadyOrder(rank_, *workload_);
   Build();
+  monitor_.MeasureLink();
   rank_.Synchronise();
 }
 

@@ -113,6 +113,41 @@ class ModelTable(ProgramTest):
         first, second = (seconds[at] for at in sorted(seconds))
         self.assertAlmostEqual(second / first, 2, places=9)
 
+    def test_buffers_are_broadcast_as_table_cell_and_stack_say(self):
+        (self.folder / "own").mkdir()
+        own = ("--own", self.folder / "own")
+        self.call(*own, "cluster", "new", "mine", "--preset", "h100-nvlink-ib", "--nodes", "2")
+        self.table["broadcast_bytes"] = 4_000_000
+        self.write()
+
+        def experiment(more):
+            (self.folder / "b.toml").write_text(
+                'id = "b"\n[defaults]\nmode = "modelled"\ncluster = "mine"\nworkers = 16\n'
+                f'workload = "table:mymodel.json"\nmethod = "ddp"\n{more}')
+
+        experiment("")
+        self.call(*own, "run", "b.toml")
+        # Cells that differ in bytes, or in ranks of a node, have profiles of their own.
+        experiment("[[axis]]\nbroadcast_bytes = [0, 4000000, 40000000]\n[[axis]]\nranks_per_node = [8, 4]\n")
+        self.call(*own, "run", "b.toml")
+        seconds = {}
+        for trial in self.trials().values():
+            key = (trial["config"]["broadcast_bytes"], trial["config"]["ranks_per_node"])
+            seconds[key] = trial["metrics"]["step_seconds"]["value"]
+        self.assertEqual(len(seconds), 7)
+        self.assertEqual(seconds[None, 8], seconds[4_000_000, 8])  # the table's
+        for ranks in (8, 4):
+            none, some, many = (seconds[each, ranks] for each in (0, 4_000_000, 40_000_000))
+            self.assertLess(none, some)
+            self.assertLess(some, many)
+        self.assertNotEqual(seconds[40_000_000, 8], seconds[40_000_000, 4])
+        advice = self.call(*own, "advise", "--workload", "table:mymodel.json", "--cluster", "mine", "--methods",
+                           "dense", "--workers", "16")
+        self.assertIn('buffers: 4000000 bytes are broadcast before each forward pass', advice)
+        self.write(("safusion-local", "safusion-local\"\nbroadcast_bytes = 1 #"))
+        self.assertIn("t.toml:15: broadcast_bytes = 1: cluster safusion-local of stack horovod-sparse leaves buffers",
+                      self.refusal("plan", "t.toml"))
+
     def test_what_a_table_cannot_do_is_said(self):
         self.write(('"modelled"', '"measured"'))
         self.assertRegex(self.refusal("plan", "t.toml"),

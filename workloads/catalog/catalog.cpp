@@ -103,6 +103,11 @@ const WorkloadDescriptor& FindWorkload(std::string_view name) {
                  "unknown workload \"" + std::string(name) + "\"" + Suggestion(name, known));
 }
 
+std::int64_t BroadcastBytesOf(std::string_view name) {
+  const WorkloadDescriptor& workload = FindWorkload(name);
+  return workload.table ? workload.table->broadcast_bytes : 0;
+}
+
 void CheckData(const WorkloadDescriptor& workload, const std::filesystem::path& data_directory) {
   const std::filesystem::path directory = ResolveDataDirectory(data_directory);
   for (const DataFileSpec& file : workload.data_files) CheckDataFile(directory, file);

@@ -94,6 +94,9 @@ const WorkloadDescriptor* FindTable(std::string_view name);
 // there is no such workload. May be called from any thread.
 const WorkloadDescriptor& FindWorkload(std::string_view name);
 
+// ModelTable::broadcast_bytes; 0 for workloads that are no tables.
+std::int64_t BroadcastBytesOf(std::string_view name);
+
 // CheckDataFile for each file of the workload, in ResolveDataDirectory(data_directory).
 void CheckData(const WorkloadDescriptor& workload, const std::filesystem::path& data_directory);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,9 @@ struct MeasuredTimes {
 struct ModelTable {
   std::string family = kTableFamily;
   LayerTable layers;  // none is without_gradient
+  // Of buffers, such as running statistics: what a framework that keeps them equal sends from rank
+  // 0 to all others before each forward pass.
+  std::int64_t broadcast_bytes = 0;
   std::optional<MeasuredTimes> times;
 };
 

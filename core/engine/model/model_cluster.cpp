@@ -431,6 +431,12 @@ void ModelCluster::ComputeBegins() {
   for (const auto& link : intra_node_) link->Hold();
 }
 
+void ModelCluster::BuffersAreHere(int rank) {
+  if (rank != 0) return;
+  wire_seconds_[static_cast<std::size_t>(ranks_.front()->index())] +=
+      config_.cost.buffers.link_seconds;
+}
+
 void ModelCluster::Taken(int rank, Handle handle, int index) {
   if (rank != 0) return;
   const auto counts = untaken_.find(handle);

@@ -147,6 +147,8 @@ class ModelCluster {
   // A rank has ended forward and backward of its step; a rank begins those of its next step.
   void ComputeEnded();
   void ComputeBegins();
+  // A rank has got the buffers that are broadcast before forward.
+  void BuffersAreHere(int rank);
   // A rank has taken a background exchange in its step `index`.
   void Taken(int rank, Handle handle, int index);
   // A rank begins (1) or ends (-1) a selection within a hook: exchanges pause.

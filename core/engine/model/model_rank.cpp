@@ -554,12 +554,32 @@ void ModelRank::ComputeBackwardAtOnce() {
   });
 }
 
+void ModelRank::AwaitBuffers() {
+  phase_ = Phase::kForward;
+  const CostModel& cost = cluster_.config().cost;
+  const double seconds = cost.BroadcastSeconds(cluster_.config().topology.ranks);
+  if (seconds <= 0 || cluster_.config().local_steps) return RunProgram();
+  lanes_[0].busy = true;
+  cluster_.simulation().After(seconds, [this, &cost, began = Now()] {
+    lanes_[0].busy = false;
+    record_.exposed_communication_seconds += Now() - began;
+    Trace(SpanKind::kExchange, ChannelName(Channel::kData), kBuffersLabel, began,
+          static_cast<std::uint64_t>(cost.buffers.bytes));
+    Trace(SpanKind::kExposed, "compute", "", began, 0);
+    cluster_.BuffersAreHere(rank());
+    idle_since_ = Now();
+    WakeCompute();
+  });
+}
+
 void ModelRank::RunProgram() {
   const BackwardProfile& profile = cluster_.config().backward;
   switch (phase_) {
     case Phase::kBegin:
       return Compute(profile.begin_seconds, SpanKind::kForward, nullptr, "",
-                     [this] { phase_ = Phase::kForward; });
+                     [this] { phase_ = Phase::kBuffers; });
+    case Phase::kBuffers:
+      return AwaitBuffers();
     case Phase::kForward:
       return Compute(profile.forward_seconds, SpanKind::kForward, &record_.forward_seconds, "",
                      [this] { phase_ = Phase::kBackward; });

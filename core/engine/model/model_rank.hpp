@@ -68,6 +68,7 @@ class ModelRank final : public StepScheduler {
  private:
   enum class Phase {
     kBegin,
+    kBuffers,
     kForward,
     kBackward,
     kTail,
@@ -142,6 +143,9 @@ class ModelRank final : public StepScheduler {
                Continuation next);
   void PieceDone();
   void ComputeBackwardAtOnce();
+  // Waits for the broadcast of buffers. All ranks begin a step at once, so none waits for rank 0.
+  // With local steps there is none: ranks train apart.
+  void AwaitBuffers();
   void RunProgram();
 
   ModelCluster& cluster_;

@@ -72,9 +72,9 @@ struct Stack {
 Stack ReadStack(const fs::path& path) {
   Stack stack{TomlFile::Read(path), {}};
   const ClusterFile file(stack.toml);
-  file.Keys(
-      "", "stack",
-      {"title", "source", "all_reduce", "all_gather", "host", "selections", "staging", "input"});
+  file.Keys("", "stack",
+            {"title", "source", "all_reduce", "all_gather", "host", "selections", "staging",
+             "buffers", "input"});
   file->RequiredString("", "title");
   file->RequiredString("", "source");
   std::vector<std::string> known;
@@ -106,7 +106,7 @@ class ClusterParser {
                                "calibrate",      "calibrate_by_family",
                                "stack",          "card",
                                "host",           "selections",
-                               "staging"});
+                               "staging",        "buffers"});
     cluster_.name = fs::path(file_->name()).stem().string() + left_out_.Rest();
     cluster_.title = file_->RequiredString("", "title");
     cluster_.source = file_->RequiredString("", "source");
@@ -132,6 +132,7 @@ class ClusterParser {
     cluster_.host = OfStack<HostBy>("host", kHostNames);
     cluster_.selections = OfStack<SelectionsBy>("selections", kSelectionsNames);
     cluster_.staging = OfStack<StagingOf>("staging", kStagingNames);
+    cluster_.buffers = OfStack<BuffersBy>("buffers", kBuffersNames);
     file_.ForEach("curve", [&](const std::string& at) { Curve(at); });
     ReadReferences(file_, profiles_, cluster_);
     if (other_ == nullptr) LeaveOut();

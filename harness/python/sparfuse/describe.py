@@ -98,6 +98,11 @@ def describe(
     element of a complex parameter is two floats, in a last dimension of its shape. A product of two
     complex numbers is four multiply-accumulates.
 
+    `broadcast_bytes` counts the module's buffers (`named_buffers()`), such as running statistics of
+    batch normalisation: what DistributedDataParallel sends from rank 0 before each forward pass
+    (`broadcast_buffers=True`, its default). Buffers that it was told to ignore do not count. A
+    module without buffers has no such key.
+
     The module runs forward and backward; its gradients and buffers are restored. Raises ValueError
     for an output or a loss without a gradient. Also raises it if samples may be on either of two
     axes and neither `samples` nor `sample_axis` is given.
@@ -153,6 +158,8 @@ def describe(
     }
     if family is None:
         del table["family"]
+    if buffers := _buffer_bytes(module):
+        table["broadcast_bytes"] = buffers
     if times is not None:
         table["batch"] = samples
         table["measured_on"] = _hardware(torch, parameters, measure)
@@ -190,6 +197,12 @@ def dumps(table: dict[str, Any]) -> str:
 
 def _shape(parameter):
     return [*parameter.shape, 2] if parameter.is_complex() else list(parameter.shape) or [1]
+
+
+def _buffer_bytes(module):
+    """The bytes of the buffers that DistributedDataParallel broadcasts."""
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
+    return sum(b.numel() * b.element_size() for n, b in module.named_buffers() if n not in ignored)
 
 
 def _number(value):

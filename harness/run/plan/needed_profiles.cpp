@@ -150,12 +150,27 @@ FoundProfile FindProfile(const Catalog& catalog, const Store& store,
   return profile;
 }
 
+namespace {
+
+// As it was before a cell had this key, where the cell does not say it.
+std::string HashOfProfile(const ProfileOutcomes& profile) {
+  constexpr const char* kLaterKey = "broadcast_bytes";
+  json said = ToJson(profile);
+  for (json& outcome : said) {
+    json& config = outcome["config"];
+    if (config.is_object() && config.value(kLaterKey, json()).is_null()) config.erase(kLaterKey);
+  }
+  return ContentHash(said);
+}
+
+}  // namespace
+
 System ModelledSystem(const CellConfig& config, const ProfileOutcomes& profile,
                       const System& machine) {
   System system;
   if (IsOwnCluster(config.cluster)) system = machine;
   system.cluster = config.cluster;
-  system.profile_hash = ContentHash(ToJson(profile));
+  system.profile_hash = HashOfProfile(profile);
   const std::string kind = KindOfAll(profile);
   if (kind != kMeasured) system.kind = kind;
   return system;

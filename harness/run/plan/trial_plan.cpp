@@ -376,7 +376,8 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
         json of_profile;
         for (const char* key :
              {"cluster", "workload", "workload_options", "recipe", "batch_per_worker",
-              "threads_per_worker", "workers", "link", "inputs", "device", "precision"}) {
+              "threads_per_worker", "workers", "ranks_per_node", "link", "inputs",
+              "broadcast_bytes", "device", "precision"}) {
           of_profile[key] = cell.json.at(key);
         }
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));

@@ -8,6 +8,7 @@
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/quiet.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/worker/rank/link_meter.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
@@ -25,6 +26,12 @@ BeforeAndAfter Both(const std::optional<double>& before, const std::optional<dou
 QuietMonitor::QuietMonitor(const Rank& rank, int measured_steps)
     : rank_(rank), steps_between_loops_(std::max(1, (measured_steps + kLoops - 1) / kLoops)) {
   sums_.intervals = 0;
+}
+
+void QuietMonitor::MeasureLink() {
+  const LinkMeter meter(rank_);
+  if (!meter.HasLink()) return;
+  link_ = {meter.LabelGbps(), meter.Gbps(), std::nullopt};
 }
 
 void QuietMonitor::Begin() {
@@ -81,6 +88,7 @@ void QuietMonitor::End() {
 
 std::optional<Quiet> QuietMonitor::Gather(PrivateFacts& facts) {
   End();
+  if (link_) link_->after_gbps = LinkMeter(rank_).Gbps();
   RankReadings own = sums_;
   own.host = HostName();
   own.process = getpid();
@@ -102,6 +110,7 @@ std::optional<Quiet> QuietMonitor::Gather(PrivateFacts& facts) {
     ranks.front().cards = CardReadings(ReadGpus(), cards, processes);
   }
   Quiet quiet = QuietReadings(ranks);
+  quiet.link = link_;
   TakeNames(quiet, facts);
   return quiet;
 }

@@ -17,6 +17,10 @@ class QuietMonitor {
   // measured_steps: of the whole trial. `rank` must outlive this object.
   QuietMonitor(const Rank& rank, int measured_steps);
 
+  // Measures the emulated link, if the trial has one, before all steps; Gather measures it again.
+  // Each takes at most about 0.14 s.
+  void MeasureLink();
+
   // Around measured steps in a row; several such intervals add up.
   void Begin();
   void StepIsDone();
@@ -36,6 +40,7 @@ class QuietMonitor {
   std::chrono::steady_clock::time_point begun_{};
   RankReadings sums_;  // over the intervals
   std::optional<double> load_before_, clock_before_;
+  std::optional<QuietLink> link_;
 };
 
 }  // namespace sparfuse::harness

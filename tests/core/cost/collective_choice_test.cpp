@@ -314,5 +314,26 @@ TEST(NcclChoice, RefusesWhatIsOutOfRange) {
   EXPECT_SAYS(message(machine, {16, 8}, 1), "bytes_per_second of inter_node is -2");
 }
 
+// 16 ranks on four nodes; links of 4e9 and 1e9 bytes/s, start-ups of 1 and 10 us.
+TEST(Broadcasts, TakeTheirHopsAndTheirBytes) {
+  CollectiveLinks links = Links(4e9, 1e9, 1);
+  links[LinkClass::kIntraNode].startup_seconds = 1e-6;
+  links[LinkClass::kInterNode].startup_seconds = 10e-6;
+  const Topology topology{16, 4};
+  const CollectiveCost ring = RingBroadcastCost(links, topology, 1e6, 1);
+  EXPECT_NEAR(ring.startup_seconds, 11 * 1e-6 + 4 * 10e-6, 1e-12);
+  EXPECT_NEAR(ring.transfer_seconds(), 1e-3, 1e-12);  // pipelined, at the slower link's rate
+  const CollectiveCost tree = TreeBroadcastCost(links, topology, 1e6);
+  EXPECT_NEAR(tree.startup_seconds, 2 * 1e-6 + 2 * 10e-6, 1e-12);
+  // Two rounds within a node, then two in which all four ranks of a node send over its card.
+  EXPECT_NEAR(tree.transfer_seconds(), 2 * 0.25e-3 + 2 * 4e-3, 1e-12);
+  links.cards_per_node = 2;
+  EXPECT_NEAR(RingBroadcastCost(links, topology, 1e6, 2).transfer_seconds(), 0.5e-3, 1e-12);
+  EXPECT_NEAR(TreeBroadcastCost(links, {5, 1}, 1e6).startup_seconds, 3 * 10e-6, 1e-12);
+  for (const CollectiveCost& nothing :
+       {RingBroadcastCost(links, {1, 1}, 1e6, 1), TreeBroadcastCost(links, topology, 0)})
+    EXPECT_EQ(nothing, CollectiveCost());
+}
+
 }  // namespace
 }  // namespace sparfuse

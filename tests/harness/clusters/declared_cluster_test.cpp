@@ -667,6 +667,43 @@ TEST(ClusterStacks, CopyPayloadsToTheHostWhereTheySendThose) {
               "staging = \"payload\": expected one of elements, payloads");
 }
 
+// DDP broadcasts buffers before each forward pass by default; Horovod, GRACE and code over MPI do
+// not.
+TEST(ClusterStacks, SayWhoseBuffersAreBroadcast) {
+  CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
+  config.broadcast_bytes = 1'000'000;
+  std::map<std::string, double> broadcast;
+  for (const std::string& name : kProfiles.Names(".toml", kStacksFolder)) {
+    const DeclaredCluster cluster =
+        Parse(fmt::format("stack = \"{}\"\nall_reduce = \"ring\"\n{}", name, kAlone));
+    if (cluster.BroadcastBytes(config) > 0)
+      broadcast[name] = cluster.buffers == BuffersBy::kTree ? 2 : 1;
+  }
+  EXPECT_EQ(broadcast, (std::map<std::string, double>{{"gloo", 2}, {"pytorch-nccl", 1}}));
+  EXPECT_SAYS(ErrorOf([&] { Parse("buffers = \"rings\"\n" + std::string(kAlone)); }),
+              "buffers = \"rings\": expected one of local, ring, tree");
+}
+
+TEST(DeclaredCluster, BroadcastsTheBuffersThatACellHas) {
+  const DeclaredCluster cluster = Parse("buffers = \"ring\"\n" + std::string(kAlone));
+  CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
+  const auto buffers = [&] { return ProfileOn(cluster, config).buffers; };
+  EXPECT_FALSE(buffers());  // the workload says none, and nothing changes
+  EXPECT_FALSE(ToJson(ProfileOn(cluster, config)).contains("buffers"));
+  config.broadcast_bytes = 1'000'000;
+  ASSERT_TRUE(buffers());
+  EXPECT_EQ(buffers()->bytes, 1e6);
+  const double once = buffers()->link_seconds;
+  EXPECT_GT(once, 0);
+  config.broadcast_bytes = 2'000'000;
+  EXPECT_NEAR(buffers()->link_seconds, 2 * once, 1e-12);
+  config.inputs = {{"bandwidth", 2}};
+  EXPECT_NEAR(buffers()->link_seconds, once, 1e-12);
+  config.inputs.clear();
+  config.workers = 1;
+  EXPECT_FALSE(buffers());
+}
+
 TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
   const std::string nccl =
       "[nccl]\nwithin = \"nvlink\"\ncards = \"hopper\"\nchannels = 16\nll128 = true\n";

@@ -46,6 +46,7 @@ TEST(Limits, EveryNumberOfACellNamesBothEnds) {
           std::string(integer ? "2147483648" : "1e300"),
           std::string(integer ? "4294967297" : "-1e300"), std::string("-9223372036854775808"),
           std::string("9223372036854775807")}) {
+      if (key.range.Has(std::stod(value))) continue;  // 2^31 bytes may be broadcast
       const std::string error = key.name == "workers" ? ErrorOf(With("", "", value))
                                                       : ErrorOf(With(key.name + " = " + value));
       EXPECT_SAYS(error, key.name + " = ");

@@ -179,6 +179,11 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
               "did you mean \"this-machine\"");
   EXPECT_SAYS(ErrorOf(with_mode("modelled", "cluster = \"this-machine\"\nkind = \"convergence\"")),
               "moves no gradients");
+  EXPECT_SAYS(ErrorOf(with_mode("modelled", "cluster = \"this-machine\"\nbroadcast_bytes = 100")),
+              "broadcast_bytes = 100: expected it with a declared cluster only");
+  EXPECT_SAYS(ErrorOf(with_mode("measured", "broadcast_bytes = -1")),
+              "broadcast_bytes = -1: expected an integer from 0 to 1000000000000");
+  EXPECT_EQ(ErrorOf(with_mode("measured", "broadcast_bytes = 0")), "no error");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "")), "expected { gbps, alpha_us }");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 1, alpha_us = 99 }")), "at least 100");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 0, alpha_us = 100 }")),

@@ -139,6 +139,40 @@ TEST(Quiet, EachReadingHasItsLimit) {
   EXPECT_EQ(JudgeQuiet(Readings(0.22, 0.04, {1e-3, 1e-3, 2e-3, 2e-3}), loose, {}).disturbed, false);
 }
 
+TEST(Quiet, ALinkOffItsLabelOrThatChangesDisturbs) {
+  const auto judged = [](std::optional<double> before, std::optional<double> after) {
+    Quiet readings = Readings(0, 0, {1e-3});
+    readings.link = {10, before, after};
+    return JudgeQuiet(readings, {}, std::nullopt);
+  };
+  using Causes = std::map<std::string, double>;
+  EXPECT_EQ(judged(9.6, 9.7).disturbed, false);
+  EXPECT_EQ(judged(std::nullopt, std::nullopt).disturbed, false);  // not measured
+  EXPECT_EQ(judged(9, 9).why, "the link was 10 % slower than its label");
+  EXPECT_NEAR(judged(9, 9).causes.at("link"), -0.1, 1e-12);
+  EXPECT_EQ(judged(std::nullopt, 12).why, "the link was 20 % faster than its label");
+  EXPECT_EQ(judged(10.4, 9.6).why, "the link became 8 % slower during the trial");
+  EXPECT_EQ(judged(10, 8).why,
+            "the link was 20 % slower than its label; the link became 20 % slower during the "
+            "trial");
+  Quiet loose = Readings(0, 0, {1e-3});
+  loose.link = {10, 8, 8};
+  EXPECT_EQ(JudgeQuiet(loose, {.link = 0.25}, std::nullopt).causes, Causes());
+}
+
+// Limits and readings of trials that have no link are written as before there were any.
+TEST(Quiet, TrialsWithoutALinkSayNothingOfOne) {
+  const nlohmann::json plain = ToJson(JudgeQuiet(Readings(0, 0, {1e-3}), {}, std::nullopt));
+  EXPECT_FALSE(plain.contains("link"));
+  EXPECT_FALSE(plain.at("limits").contains("link"));
+  Quiet readings = Readings(0, 0, {1e-3});
+  readings.link = {10, 9.9, std::nullopt};
+  const Quiet judged = JudgeQuiet(readings, {.link = 0.1}, std::nullopt);
+  EXPECT_EQ(ToJson(judged).at("link"),
+            (nlohmann::json{{"label_gbps", 10}, {"before_gbps", 9.9}, {"after_gbps", nullptr}}));
+  EXPECT_EQ(QuietOf(ToJson(judged)), judged);
+}
+
 TEST(Quiet, ATrialThatWasSlowThroughoutIsKnownByOthers) {
   const Quiet slow = Readings(0, 0, {2e-3, 2e-3});
   EXPECT_EQ(JudgeQuiet(slow, {}, std::nullopt).disturbed, false);

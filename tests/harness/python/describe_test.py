@@ -274,6 +274,16 @@ class Describe(unittest.TestCase):
             "no gradient, therefore left out: unused.weight, unused.bias",
             "no product was counted, macs are 0: position"])
 
+    def test_buffers_that_are_broadcast_are_counted(self):
+        module = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 2))
+        module.register_buffer("mask", torch.zeros(3, dtype=torch.uint8), persistent=False)
+        # Two statistics of four floats, a count of 8 bytes, and the mask.
+        inputs = torch.randn(2, 3, 4, 4)
+        self.assertEqual(describe(module, inputs)["broadcast_bytes"], 2 * 4 * 4 + 8 + 3)
+        module._ddp_params_and_buffers_to_ignore = ["mask"]
+        self.assertEqual(describe(module, inputs)["broadcast_bytes"], 2 * 4 * 4 + 8)
+        self.assertNotIn("broadcast_bytes", describe(nn.Linear(3, 2), torch.randn(2, 3)))
+
     def test_the_module_stays_as_it_was(self):
         model = Resnet()
         model.fc.weight.grad = torch.full_like(model.fc.weight, 3)

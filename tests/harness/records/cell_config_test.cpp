@@ -86,6 +86,7 @@ CellConfig Cell() {
   config.weights = "pretrained";
   config.weights_id = "fedcba9876543210";
   config.inputs = {{"bandwidth", 2}};
+  config.broadcast_bytes = 516;
   return config;
 }
 
@@ -178,6 +179,7 @@ TEST(ConfigHash, OfTheseConfigurationsIsWhatItWas) {
   CellConfig on_own_data = Cell();  // as before prepared data and weights existed
   on_own_data.data = on_own_data.data_id = on_own_data.weights = on_own_data.weights_id = "";
   on_own_data.evaluate = "";  // also a later key
+  on_own_data.broadcast_bytes.reset();
   EXPECT_EQ(ConfigHash(on_own_data),
             "7ccc1cc642c7e34b6a3d3b39b5646ffc8e929ed72b35f89879d4677e513865e9");
   EXPECT_EQ(ConfigHash(CellConfig()),

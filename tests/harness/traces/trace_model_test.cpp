@@ -2,6 +2,8 @@
 // block in the cluster's file. Also writes a modelled step as a trace and reads it again.
 #include "harness/traces/trace_model.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -301,6 +303,48 @@ TEST_F(TraceOnCluster, OfOurOwnModelComesBackAsItWas) {
       PlaceTrace(profiles_, "mine", model, StatedInputs::kStay, folder_ / "out");
   const double modelled = 1e3 * Modelled(cluster, step);
   EXPECT_NEAR(placed.modelled_ms, modelled, 0.005 * modelled);
+}
+
+// The broadcast of buffers stands in the trace before forward, and comes back as the table's bytes.
+TEST_F(TraceOnCluster, OfOurOwnModelHasTheBuffersThatItBroadcasts) {
+  Write("buffered.toml", "buffers = \"ring\"\n" + std::string(kCluster));
+  Write("net.json", R"({"name": "net", "unit": "images", "units_per_sample": 1,
+    "batch_per_worker": 32, "source": "test", "broadcast_bytes": 4000000, "tensors": [
+     {"name": "fc", "shape": [1000, 2048], "macs": 2e7},
+     {"name": "conv1", "shape": [64, 3, 7, 7], "macs": 1e8}]})");
+  const std::string net = "table:" + (folder_ / "net.json").string();
+  const ReferenceStep step = DenseStep(TableWorkloadName(net, {}), 32, 8);
+  const DeclaredCluster& cluster = LoadDeclaredCluster(profiles_, "buffered");
+  const CellConfig cell = CellOf(cluster, step);
+  const ProfileOutcomes profile = DeclaredProfile(cluster, cell);
+  ASSERT_EQ(profile[0].profile.buffers.value().bytes, 4e6);
+  KinetoStep written;
+  written.world = 8;
+  for (const auto& tensor : workloads::LayersOf(step.workload).tensors) {
+    written.tensors.push_back(
+        {tensor.name, tensor.shape, static_cast<std::int64_t>(tensor.numel), false});
+  }
+  written.spans =
+      SimulateStep(ConfigureModel(TrialConfig{cell, 1, 0, ""}, profile), 0, 1).spans.at(0);
+  Write("ours.json", KinetoTrace(written));
+
+  const TraceFacts facts = ReadTraceFacts((folder_ / "ours.json").string(), {});
+  EXPECT_EQ(facts.before_backward, (std::vector<TracedBroadcast>{{"broadcast", 1, 4e6}}));
+  EXPECT_NEAR(facts.forward_us.median, 1e6 * profile[0].profile.backward->forward_seconds, 1);
+  EXPECT_EQ(facts.buffers_us, 0);  // before forward's first kernel
+  TraceImport asked = Import((folder_ / "ours.json").string());
+  asked.workload = net;
+  const TracedModel model = ModelOfTrace(cluster, asked);
+  EXPECT_EQ(model.table.at("broadcast_bytes"), 4'000'000);
+  const TracedCluster placed =
+      PlaceTrace(profiles_, "buffered", model, StatedInputs::kStay, folder_ / "out");
+  const double modelled = 1e3 * Modelled(cluster, step);
+  EXPECT_NEAR(placed.modelled_ms, modelled, 0.005 * modelled);
+  // A cluster whose software leaves buffers to each rank takes none of them, and says so.
+  const TracedModel local = ModelOfTrace(Cluster(), asked);
+  EXPECT_FALSE(local.table.contains("broadcast_bytes"));
+  EXPECT_SAYS(fmt::format("{}", fmt::join(local.notes, "; ")),
+              "4000000 bytes of buffers are broadcast before forward");
 }
 
 // The trial's trace.json rounds begins and durations to nanoseconds. Each hook stays its own

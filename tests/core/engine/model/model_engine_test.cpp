@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "baselines/registry.hpp"
@@ -270,6 +272,37 @@ TEST(ModelEngine, PreparesAnExchangeOnTheHostInLineWithTheNetwork) {
   EXPECT_NEAR(step_seconds(0.004, 1e-6), 0.031 + 2 * (0.008 + 0.002 + 0.006) + 0.005, 1e-9);
   config.cost.host_growth_from = 2;
   EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 2 * (0.004 + 0.006) + 0.005, 1e-9);
+}
+
+// Forward waits for the broadcast: 1 ms of start-up, 4 ms on links, and the host's part.
+TEST(ModelEngine, WaitsForTheBroadcastOfBuffersBeforeForward) {
+  ModelConfig config = OneTensor(2);
+  const ModelStep without = SimulateStep(config, 0, 1);
+  config.cost.buffers = {4e6, 0.001, 0.004};
+  const ModelStep with = SimulateStep(config, 0, 1);
+  const auto grown = [&](double StepRecord::*member) {
+    return with.records.back().*member - without.records.back().*member;
+  };
+  EXPECT_NEAR(grown(&StepRecord::step_seconds), 0.005, 1e-12);
+  EXPECT_NEAR(grown(&StepRecord::exposed_communication_seconds), 0.005, 1e-12);
+  EXPECT_NEAR(grown(&StepRecord::forward_seconds), 0, 1e-12);
+  EXPECT_NEAR(with.wire_seconds - without.wire_seconds, 0.004, 1e-12);
+  EXPECT_EQ(with.records.back().sent_bytes, without.records.back().sent_bytes);
+  std::map<std::string, Span> spans;
+  for (const Span& span : with.spans.front()) spans.try_emplace(span.label, span);
+  const Span& buffers = spans.at(kBuffersLabel);
+  EXPECT_EQ(buffers.kind, SpanKind::kExchange);
+  EXPECT_EQ(buffers.lane, "data");
+  EXPECT_EQ(buffers.bytes, 4'000'000U);
+  const auto forward = std::ranges::find(with.spans.front(), SpanKind::kForward, &Span::kind);
+  EXPECT_EQ(forward->begin_seconds, buffers.end_seconds);
+  EXPECT_EQ(SimulateSteps(config, 0, 2, 0)[1].records.front().step_seconds,
+            with.records.front().step_seconds);
+
+  config.cost.exchange_host_seconds = 0.002;
+  config.cost.exchange_seconds_per_element = 1e-9;
+  EXPECT_NEAR(config.cost.BroadcastSeconds(2), 0.005 + 0.002 + 0.001, 1e-12);
+  EXPECT_EQ(config.cost.BroadcastSeconds(1), 0);
 }
 
 // Three tensors of 1 s of backward each. The first two are selected as one unit and gathered in 0.8

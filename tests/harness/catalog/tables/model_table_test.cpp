@@ -60,6 +60,13 @@ TEST(ModelTable, SaysNamesShapesMacsAndOrder) {
   EXPECT_EQ(layers.numel(), 10u + 640u + 384u);
   EXPECT_EQ(layers.macs(), 81920 + 49152.5);
   EXPECT_FALSE(workload.table->times);
+  EXPECT_EQ(workload.table->broadcast_bytes, 0);
+}
+
+TEST(ModelTable, SaysWhatIsBroadcastBeforeForward) {
+  json table = Small();
+  table["broadcast_bytes"] = 516;
+  EXPECT_EQ(Parse(table).table->broadcast_bytes, 516);
 }
 
 TEST(ModelTable, WithoutAFamilyIsOfItsOwn) {
@@ -107,6 +114,8 @@ TEST(ModelTable, MistakesNameFileKeyValueAndWhatWasExpected) {
       {"/units_per_sample", 0, {"units_per_sample = 0", "an integer from 1 to 1000000000"}},
       {"/batch_per_worker", 1.5, {"batch_per_worker = 1.5", "an integer from 1 to 1000000"}},
       {"/source", nullptr, {"\"source\" is missing"}},
+      {"/broadcast_bytes", -1, {"broadcast_bytes = -1", "an integer from 0 to 1000000000000"}},
+      {"/broadcast_bytes", "516", {"broadcast_bytes = \"516\"", "an integer"}},
       {"/family", "resnot", {"unknown family \"resnot\"", "did you mean \"resnet\"?"}},
       {"/tensors", json::array(), {"tensors = []", "at least one tensor"}},
       {"/tensors", nullptr, {"\"tensors\" is missing"}},

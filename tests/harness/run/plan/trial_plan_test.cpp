@@ -8,6 +8,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
+#include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/plan_checks.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/tree/source_directory.hpp"
@@ -30,6 +31,19 @@ Node NodeOf(const std::string& processor, int cores = 8) {
   node.processor = processor;
   node.cores = cores;
   return node;
+}
+
+// Stored modelled trials count on: a key that came later and is not said is in no hash.
+TEST(ModelledSystem, IsWhatItWasBeforeCellsHadBuffers) {
+  ProfileOutcome outcome;
+  outcome.declared = true;
+  outcome.config.cluster = "mine";
+  json before = ToJson(ProfileOutcomes{outcome});
+  ASSERT_EQ(before[0]["config"].erase("broadcast_bytes"), 1U);
+  const auto hash = [&] { return ModelledSystem(outcome.config, {outcome}, {}).profile_hash; };
+  EXPECT_EQ(hash(), ContentHash(before));
+  outcome.config.broadcast_bytes = 516;
+  EXPECT_NE(hash(), ContentHash(before));
 }
 
 class Plan : public ::testing::Test {
