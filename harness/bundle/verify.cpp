@@ -107,6 +107,8 @@ Verification Verify(const Bundle& bundle) {
       made.trials[id] = {hashes, numbers.steps};
       const bool has_numbers = HasNumbers(trial.trial);
       (numbers.steps ? made.of_steps : has_numbers ? made.without_steps : made.without_numbers)++;
+      made.of_evaluations += numbers.evaluated;
+      made.of_earlier_form += has_numbers && trial.trial.schema < kTrialSchema;
       made.without_readings += ShouldHaveReadings(trial.trial);
       if (numbers.steps) {
         for (const std::string& metric : numbers.unchecked) ++made.unchecked[metric];
@@ -167,11 +169,12 @@ std::span<const std::string> KeysThatNothingTells() {
         "launch.clocks",
         "outcome.json.selection_counters",
         "outcome.json.plans",
+        "outcome.json.profile",
         "redaction",
     };
     // Keys of the cell that steps, tensors and revisions confirm.
     const std::set<std::string> shown = {
-        "kind",    "mode",       "method",       "workload",     "workers", "batch_per_worker",
+        "kind",    "method",       "workload",     "workers", "batch_per_worker",
         "density", "sparsifier", "accumulation", "dense_tensors"};
     const json config = ToJson(CellConfig());
     for (const auto& [key, value] : config.items()) {
@@ -182,6 +185,17 @@ std::span<const std::string> KeysThatNothingTells() {
   return kKeys;
 }
 
+namespace {
+
+const char* WhyNothingTells(const std::string& fact) {
+  return fact == "throughput" ? "the catalogue lacks their workload's units a sample"
+         : fact == "layout"   ? "the catalogue lacks this revision of their workload"
+         : fact == "config.batch_per_worker" ? "no evaluation counts epochs"
+                                             : "no series has it";
+}
+
+}  // namespace
+
 std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
   std::vector<std::string> said;
   const std::size_t all =
@@ -189,8 +203,14 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
   if (verification.without_steps > 0)
     said.push_back(
         fmt::format("{} of {} trials without steps: not checked", verification.without_steps, all));
+  if (verification.of_earlier_form > 0)
+    said.push_back(
+        fmt::format("{} of {} trials of the form of earlier bundles: beside the metrics of their "
+                    "steps, nothing of them is checked",
+                    verification.of_earlier_form, all));
   for (const auto& [metric, trials] : verification.unchecked)
-    said.push_back(fmt::format("{} of {} trials: no series has it, not checked", metric, trials));
+    said.push_back(fmt::format("{} of {} trials: {}, not checked", metric, trials,
+                               WhyNothingTells(metric)));
   // Unchecked columns of a file in equally many trials share a sentence.
   std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> columns;
   for (const auto& [column, trials] : verification.unchecked_columns) {

@@ -27,6 +27,9 @@ struct Verification {
   // Trials whose numbers were made again from their steps, those that have none to do so, and those
   // without numbers of their own: failed ones and results of others.
   std::size_t of_steps = 0, without_steps = 0, without_numbers = 0;
+  // Of the first: those with evaluations that were held to steps and metrics, and those of the form
+  // of earlier bundles, whose other facts are not.
+  std::size_t of_evaluations = 0, of_earlier_form = 0;
   // Of the first: in how many a metric is stated that no series gives, by metric.
   std::map<std::string, std::size_t> unchecked;
   // Likewise columns of series: "steps.npy: summed" (Recomputed::columns_of_nothing).

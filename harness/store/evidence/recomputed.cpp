@@ -11,6 +11,8 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/evidence/held_bytes.hpp"
+#include "harness/store/evidence/held_evaluations.hpp"
 #include "harness/store/evidence/held_record.hpp"
 #include "harness/store/evidence/held_spans.hpp"
 #include "harness/store/evidence/open_series.hpp"
@@ -218,7 +220,8 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
     const std::string wrong = WhatIsWrongWithThroughput(
         trial, throughput->second, computed.at("step_seconds").value.value_or(0));
     if (!wrong.empty()) return wrong;
-    open.erase("throughput");
+    // Of a workload that the catalogue lacks, the units a sample are not known.
+    if (WorkloadOf(trial.config) != nullptr) open.erase("throughput");
   }
   for (std::uint64_t row = 0; row < series.header.rows && context.dense_elements > 0; ++row) {
     const std::optional<double> density = series.Number("achieved_density", row);
@@ -264,7 +267,10 @@ std::string WhatSeriesContradict(const Trial& trial, const OpenSeriesByFile& ope
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
   for (const auto& [file, series] : opened) {
     const auto found = trial.series.find(file);
-    if (found == trial.series.end()) continue;
+    if (found == trial.series.end()) {
+      if (trial.schema < kTrialSchema) continue;
+      return fmt::format("series: expected {}, which is there", file);
+    }
     const Series& stated = found->second;
     if (static_cast<std::uint64_t>(stated.rows) != series.header.rows)
       return SaidAndGiven("series." + file + ".rows", stated.rows, series.header.rows,
@@ -316,6 +322,37 @@ std::vector<std::string> ColumnsOfNothing(const Trial& trial, const OpenSeriesBy
 
 }  // namespace
 
+namespace {
+
+// Facts that neither the trial's series nor the catalogue tell.
+void AddWhatNothingTells(const Trial& trial, const OpenSeriesByFile& opened,
+                         std::set<std::string>& open) {
+  if (!trial.draws.empty()) open.insert("draws");
+  if (!IsLive(trial)) return;
+  const auto evaluations = opened.find("evaluations.npy");
+  if (evaluations == opened.end() || !TellsBatch(evaluations->second))
+    open.insert("config.batch_per_worker");
+  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
+  if (trial.layout.empty()) return;
+  const auto revision =
+      trial.revisions.find("workload:" + TextOf(trial.config, "workload"));
+  if (workload == nullptr || revision == trial.revisions.end() ||
+      revision->second != workload->revision)
+    open.insert("layout");
+}
+
+// "" or that nothing says why a trial of ours did not end well.
+std::string WhatFailureLacks(const Trial& trial) {
+  const bool passed =
+      std::ranges::all_of(trial.checks, [](const auto& check) { return check.second; });
+  if (trial.status == TrialStatus::kOk || trial.schema < kTrialSchema || trial.failure || !passed)
+    return "";
+  return fmt::format("status: {}: expected a failure, or a check that failed",
+                     NameOf(trial.status));
+}
+
+}  // namespace
+
 bool HasNumbers(const Trial& trial) {
   return trial.status == TrialStatus::kOk && !trial.imported &&
          trial.config.value("mode", json()) != kImported;
@@ -323,7 +360,10 @@ bool HasNumbers(const Trial& trial) {
 
 Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std::string>& files) {
   Recomputed made;
-  if (!HasNumbers(trial)) return made;
+  if (!HasNumbers(trial)) {
+    made.differs = WhatFailureLacks(trial);
+    return made;
+  }
   std::set<std::string> open;  // metrics that were not checked yet
   for (const auto& [name, metric] : trial.metrics) {
     if (metric.value) open.insert(name);
@@ -337,16 +377,19 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std:
   if (made.differs.empty() && steps != opened.end()) HoldToSteps(trial, steps->second, open, made);
   if (made.differs.empty() && made.steps && spans != opened.end() && trial.schema >= kTrialSchema)
     made.differs = WhatSpansContradict(spans->second, steps->second);
+  if (made.differs.empty() && made.steps && trial.schema >= kTrialSchema)
+    made.differs = WhatBytesContradict(trial, steps->second,
+                                       spans == opened.end() ? nullptr : &spans->second);
   if (made.differs.empty() && trial.schema >= kTrialSchema)
     made.differs = WhatRecordContradicts(trial, opened);
   made.columns_of_nothing = ColumnsOfNothing(trial, opened, made);
-  if (!trial.draws.empty()) open.insert("draws");
+  made.evaluated = made.steps && evaluations != opened.end() && trial.schema >= kTrialSchema;
+  AddWhatNothingTells(trial, opened, open);
   made.unchecked.assign(open.begin(), open.end());
   return made;
 }
 
 Recomputed RecomputeMetrics(const Trial& trial, const std::filesystem::path& directory) {
-  if (!HasNumbers(trial)) return {};
   std::map<std::string, std::string> files;
   for (const char* name : {"steps.npy", "evaluations.npy"}) {
     try {
