@@ -100,8 +100,8 @@ std::string WhatProfileContradicts(const Trial& trial, const Outcome& outcome) {
   if (!outcome.n || static_cast<double>(*outcome.n) != steps)
     return fmt::format("outcome.json: n = {}: expected the {:g} of config.steps",
                        outcome.n ? json(*outcome.n).dump() : "null", steps);
-  const json backward = outcome.profile.is_object() ? outcome.profile.value("backward", json())
-                                                    : json();
+  const json backward =
+      outcome.profile.is_object() ? outcome.profile.value("backward", json()) : json();
   for (const auto& [metric, key] : {std::pair("forward_seconds", "forward_seconds"),
                                     {"backward_seconds", "unhooked_seconds"},
                                     {"update_seconds", "update_seconds"}}) {
@@ -136,11 +136,10 @@ std::string WhatIdContradicts(const Trial& trial) {
         "trial_id: {}: expected one that begins with {} and ends with {}-N, of its "
         "experiment, part and block",
         id, place, block);
-  const std::string cell =
-      fmt::format("{}{}-{}-w{}-", place,
-                  IsProfile(trial) ? "profile" : TextOf(trial.config, "method"),
-                  WorkloadLabel(TextOf(trial.config, "workload")),
-                  static_cast<std::int64_t>(NumberOf(trial.config, "workers")));
+  const std::string cell = fmt::format(
+      "{}{}-{}-w{}-", place, IsProfile(trial) ? "profile" : TextOf(trial.config, "method"),
+      WorkloadLabel(TextOf(trial.config, "workload")),
+      static_cast<std::int64_t>(NumberOf(trial.config, "workers")));
   std::string_view rest = named.substr(0, named.size() - block.size());
   const bool names_cell = rest.find("-w", place.size()) != std::string_view::npos;
   if (!names_cell || IsScrubbed(trial.config)) return "";

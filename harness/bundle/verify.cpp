@@ -111,7 +111,7 @@ Verification Verify(const Bundle& bundle) {
       made.of_earlier_form += has_numbers && trial.trial.schema < kTrialSchema;
       made.without_readings += ShouldHaveReadings(trial.trial);
       if (numbers.steps) {
-        for (const std::string& metric : numbers.unchecked) ++made.unchecked[metric];
+        for (const auto& [fact, why] : numbers.unchecked) ++made.unchecked[{why, fact}];
         for (const std::string& column : numbers.columns_of_nothing)
           ++made.unchecked_columns[column];
       }
@@ -173,9 +173,9 @@ std::span<const std::string> KeysThatNothingTells() {
         "redaction",
     };
     // Keys of the cell that steps, tensors and revisions confirm.
-    const std::set<std::string> shown = {
-        "kind",    "method",       "workload",     "workers", "batch_per_worker",
-        "density", "sparsifier", "accumulation", "dense_tensors"};
+    const std::set<std::string> shown = {"kind",       "method",           "workload",
+                                         "workers",    "batch_per_worker", "density",
+                                         "sparsifier", "accumulation",     "dense_tensors"};
     const json config = ToJson(CellConfig());
     for (const auto& [key, value] : config.items()) {
       if (!shown.contains(key)) keys.push_back("config." + key);
@@ -184,17 +184,6 @@ std::span<const std::string> KeysThatNothingTells() {
   }();
   return kKeys;
 }
-
-namespace {
-
-const char* WhyNothingTells(const std::string& fact) {
-  return fact == "throughput" ? "the catalogue lacks their workload's units a sample"
-         : fact == "layout"   ? "the catalogue lacks this revision of their workload"
-         : fact == "config.batch_per_worker" ? "no evaluation counts epochs"
-                                             : "no series has it";
-}
-
-}  // namespace
 
 std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
   std::vector<std::string> said;
@@ -208,9 +197,14 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
         fmt::format("{} of {} trials of the form of earlier bundles: beside the metrics of their "
                     "steps, nothing of them is checked",
                     verification.of_earlier_form, all));
-  for (const auto& [metric, trials] : verification.unchecked)
-    said.push_back(fmt::format("{} of {} trials: {}, not checked", metric, trials,
-                               WhyNothingTells(metric)));
+  // Facts that lack evidence for one reason, in equally many trials, share a sentence.
+  std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> facts;
+  for (const auto& [fact, trials] : verification.unchecked)
+    facts[{fact.first, trials}].push_back(fact.second);
+  for (const auto& [of, names] : facts) {
+    said.push_back(fmt::format("{} of {} trials: {}, not checked", fmt::join(names, ", "),
+                               of.second, of.first));
+  }
   // Unchecked columns of a file in equally many trials share a sentence.
   std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> columns;
   for (const auto& [column, trials] : verification.unchecked_columns) {

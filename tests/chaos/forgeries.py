@@ -74,12 +74,17 @@ def config_hash(config):
     return make_store.content_hash(identity)
 
 
+# The program writes one number of a thousand in a longer form than Python does. Then numbers that are made again are
+# made so much larger, in parts of 10^10, which is too little to be seen.
+NUDGE = 0
+
+
 def short(value, before=None):
-    """A number with few digits, which every program writes alike; `before` if it is the same number."""
+    """A number with few digits, or `before` if it is the same number."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
     same = isinstance(before, (int, float)) and math.isclose(value, before, rel_tol=1e-12)
-    return before if same else float(f"{value:.12g}")
+    return before if same else float(f"{value * (1 + NUDGE * 1e-10):.12g}")
 
 
 NUMBER = re.compile(rb"(?<=[ \[])-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?=[],\n])")
@@ -543,7 +548,7 @@ def ranks_are_copied(trial):
     trial.make_again()
 
 
-@forge("config.workload")
+@forge("layout")
 def the_workload_is_one_of_more_units(trial):
     """Tokens instead of images: 64 units a sample."""
     need(trial.cell["kind"] != "profile")

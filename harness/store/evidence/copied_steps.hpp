@@ -19,9 +19,9 @@ class KnownSteps {
   void Take(const std::string& id, std::string_view steps,
             const std::function<std::optional<std::int64_t>()>& seed);
 
-  // "" or which trial's steps these are, a sentence: the same to the last bit; all times of at least
-  // eight rows within a millionth; or the same losses, of which two differ, of another seed. Bytes
-  // that are no steps.npy are no copy.
+  // "" or which trial's steps these are, a sentence: the same to the last bit; all times of at
+  // least eight rows within a millionth; or the same losses, of which two differ, of another seed.
+  // Bytes that are no steps.npy are no copy.
   std::string WhatIsCopied(std::string_view steps, std::int64_t seed) const;
 
  private:

@@ -62,7 +62,8 @@ Traffic TrafficOf(const json& config) {
   return Traffic::kOther;
 }
 
-// Whether each step sends what a sparsifier selects by the density, of tensors or of groups of them.
+// Whether each step sends what a sparsifier selects by the density, of tensors or of groups of
+// them.
 bool SelectsTheDensity(const json& config) {
   const json options = config.value("method_options", json());
   const std::string sparsifier = TextOf(config, "sparsifier"),
@@ -93,8 +94,7 @@ std::string WhatRowContradicts(const Trial& trial, const OpenSeries& steps, std:
 // ranks, or around the ring twice but for its own part. Every part of an exchange is a message,
 // unless it is empty.
 std::string WhatTrafficContradicts(const Trial& trial,
-                                   const std::map<double, StepOfAllRanks>& steps,
-                                   Traffic traffic) {
+                                   const std::map<double, StepOfAllRanks>& steps, Traffic traffic) {
   const double workers = NumberOf(trial.config, "workers");
   if (traffic == Traffic::kOther || workers < 2) return "";
   const bool dense = traffic == Traffic::kDenseRing;
@@ -109,14 +109,16 @@ std::string WhatTrafficContradicts(const Trial& trial,
             : SelectsTheDensity(trial.config);
   for (const auto& [step, sums] : steps) {
     if (const double bytes = share * sums.payload; std::abs(sums.sent - bytes) > 0.5)
-      return fmt::format("steps.npy: sent_bytes of step {:g} are {} together: expected {} of the "
-                         "payload",
-                         step, sums.sent, bytes);
+      return fmt::format(
+          "steps.npy: sent_bytes of step {:g} are {} together: expected {} of the "
+          "payload",
+          step, sums.sent, bytes);
     const double messages = hops * sums.exchanges;
     if (sums.messages > messages || (none_is_empty && sums.messages != messages))
-      return fmt::format("steps.npy: messages_sent of step {:g} are {} together: expected {} of {} "
-                         "exchanges",
-                         step, sums.messages, messages, sums.exchanges);
+      return fmt::format(
+          "steps.npy: messages_sent of step {:g} are {} together: expected {} of {} "
+          "exchanges",
+          step, sums.messages, messages, sums.exchanges);
   }
   return "";
 }
@@ -160,8 +162,7 @@ std::string WhatTracesContradict(const Trial& trial, const OpenSeries& spans,
                                  const OpenSeries& steps) {
   std::map<std::pair<double, double>, TracedExchanges> traced;  // by step and rank
   for (std::uint64_t row = 0; row < spans.header.rows; ++row) {
-    TracedExchanges& of =
-        traced[{CountIn(spans, "step", row), CountIn(spans, "rank", row)}];
+    TracedExchanges& of = traced[{CountIn(spans, "step", row), CountIn(spans, "rank", row)}];
     const std::string kind = spans.Text("kind", row);
     of.forwards += kind == SpanKindName(SpanKind::kForward);
     if (kind != SpanKindName(SpanKind::kExchange)) continue;
@@ -180,20 +181,19 @@ std::string WhatTracesContradict(const Trial& trial, const OpenSeries& spans,
     };
     if (have_payload && CountIn(steps, "payload_bytes", row) != of.bytes)
       return differs("payload_bytes", of.bytes);
-    if (CountIn(steps, "exchanges", row) != of.exchanges)
-      return differs("exchanges", of.exchanges);
+    if (CountIn(steps, "exchanges", row) != of.exchanges) return differs("exchanges", of.exchanges);
     if (IsLive(trial) && micro_steps > 0 && of.forwards != micro_steps)
-      return fmt::format("spans.npy: {} forward passes in step {:g} of rank {:g}: expected the {:g} "
-                         "of config.accumulation",
-                         of.forwards, found->first.first, found->first.second, micro_steps);
+      return fmt::format(
+          "spans.npy: {} forward passes in step {:g} of rank {:g}: expected the {:g} "
+          "of config.accumulation",
+          of.forwards, found->first.first, found->first.second, micro_steps);
   }
   return "";
 }
 
-// The least and the most that such a selection takes: the number of a group is rounded, and at least
-// one. A coding of indices may change it up to twofold.
-std::string WhatSelectionContradicts(const Trial& trial, const OpenSeries& steps,
-                                     Traffic traffic) {
+// The least and the most that such a selection takes: the number of a group is rounded, and at
+// least one. A coding of indices may change it up to twofold.
+std::string WhatSelectionContradicts(const Trial& trial, const OpenSeries& steps, Traffic traffic) {
   if (!SelectsTheDensity(trial.config)) return "";
   const double density = NumberOf(trial.config, "density");
   double least = 0, most = 0;
@@ -218,6 +218,20 @@ std::string WhatSelectionContradicts(const Trial& trial, const OpenSeries& steps
 
 }  // namespace
 
+std::vector<std::string> WhatOnlyStepsTell(const Trial& trial) {
+  if (!trial.config.contains("method_options")) return {};
+  std::vector<std::string> told;
+  const Traffic traffic = TrafficOf(trial.config);
+  if (traffic == Traffic::kOther)
+    told = {"messages_sent", "payload_bytes", "received_bytes", "sent_bytes", "summed"};
+  if (traffic == Traffic::kDenseRing) return told;
+  if (!SelectsTheDensity(trial.config)) {
+    told.emplace_back("selected");
+    told.emplace_back("config.density");
+  }
+  return told;
+}
+
 std::string WhatBytesContradict(const Trial& trial, const OpenSeries& steps,
                                 const OpenSeries* spans) {
   if (!trial.config.contains("method_options") || steps.header.Find("sent_bytes") == nullptr)
@@ -238,8 +252,7 @@ std::string WhatBytesContradict(const Trial& trial, const OpenSeries& steps,
           step, of_step.received, of_step.sent);
     }
   }
-  std::string wrong =
-      WhatTrafficContradicts(trial, sums, traffic);
+  std::string wrong = WhatTrafficContradicts(trial, sums, traffic);
   if (wrong.empty()) wrong = WhatSelectionContradicts(trial, steps, traffic);
   if (wrong.empty() && spans != nullptr) wrong = WhatTracesContradict(trial, *spans, steps);
   return wrong;

@@ -49,9 +49,10 @@ std::string WhatDatesContradict(const Trial& trial, const OpenSeries& evaluation
     const auto at = static_cast<double>(step);
     if (std::fmod(at, every) != 0 && at != last) continue;
     if (row == evaluations.header.rows)
-      return fmt::format("evaluations.npy: {} rows: expected one of step {}, by "
-                         "config.evaluate_every = {}",
-                         row, step, every);
+      return fmt::format(
+          "evaluations.npy: {} rows: expected one of step {}, by "
+          "config.evaluate_every = {}",
+          row, step, every);
     if (const double said = ValueIn(evaluations, "step", row); said != at)
       return Wrong("step", said, row,
                    fmt::format("{}, by config.evaluate_every = {}", step, every));
@@ -67,8 +68,7 @@ std::string WhatTargetContradicts(const Trial& trial, const OpenSeries& evaluati
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
   if (target == trial.config.end() || !trial.config.contains("evaluate_every")) return "";
   const bool stated = trial.metrics.contains("steps_to_target");
-  if (!target->is_number())
-    return stated ? "steps_to_target: stated without config.target" : "";
+  if (!target->is_number()) return stated ? "steps_to_target: stated without config.target" : "";
   if (workload == nullptr) return "";
   const double wanted = target->get<double>();
   const std::uint64_t rows = evaluations.header.rows;
@@ -76,13 +76,12 @@ std::string WhatTargetContradicts(const Trial& trial, const OpenSeries& evaluati
     const double metric = ValueIn(evaluations, "metric", row);
     const bool reached = workload->higher_is_better ? metric >= wanted : metric <= wanted;
     if (reached == (stated && row + 1 == rows)) continue;
-    return Wrong("metric", metric, row,
-                 fmt::format("{} {}, since {}", workload->higher_is_better == reached
-                                                    ? "less than"
-                                                    : "more than",
-                             wanted,
-                             reached ? "training goes on after it, or metrics lack steps_to_target"
-                                     : "metrics have steps_to_target"));
+    return Wrong(
+        "metric", metric, row,
+        fmt::format("{} {}, since {}",
+                    workload->higher_is_better == reached ? "less than" : "more than", wanted,
+                    reached ? "training goes on after it, or metrics lack steps_to_target"
+                            : "metrics have steps_to_target"));
   }
   return "";
 }
@@ -125,7 +124,8 @@ std::string WhatEpochsContradict(const Trial& trial, const OpenSeries& evaluatio
   const double fewest = std::floor(least / of_step), many = std::ceil((most + ranks) / of_step);
   if (steps >= fewest && steps <= many) return "";
   return fmt::format(
-      "evaluations.npy: epoch = {} in row 0: {} steps of {} samples by config in an epoch of {:.0f}",
+      "evaluations.npy: epoch = {} in row 0: {} steps of {} samples by config in an epoch of "
+      "{:.0f}",
       first_epoch, steps, of_step, least);
 }
 

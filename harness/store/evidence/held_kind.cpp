@@ -106,8 +106,7 @@ std::string WhatEvaluatingContradicts(const Trial& trial, const OpenSeriesByFile
   if (has_some) return "evaluations.npy: expected no evaluations without config.evaluate_every";
   constexpr const char* kOfEvaluations[] = {"final_metric", "final_loss", "steps_to_target",
                                             "seconds_to_target", "epochs_to_target"};
-  return WhatMetricIsThere(trial, kOfEvaluations,
-                           "kind " + TextOf(trial.config, "kind"));
+  return WhatMetricIsThere(trial, kOfEvaluations, "kind " + TextOf(trial.config, "kind"));
 }
 
 }  // namespace

@@ -148,16 +148,16 @@ bool HasShape(const std::vector<std::int64_t>& shape, const std::vector<std::int
 }
 
 // Compares the tensors with those of the catalogue's workload, if the trial has its revision. A
-// modelled trial has the tensors of its profile instead.
+// modelled trial has the tensors of its profile, which may be of prepared data.
 std::string WhatCatalogueContradicts(const Trial& trial) {
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
-  if (workload == nullptr || !IsLive(trial)) return "";
+  if (workload == nullptr) return "";
   const auto revision = trial.revisions.find("workload:" + workload->name);
   if (revision == trial.revisions.end() || revision->second != workload->revision) return "";
   std::map<std::string_view, const workloads::LayerTensor*> known;
   const workloads::LayerTable& layers = workloads::LayersOf(workload->name);
   for (const workloads::LayerTensor& tensor : layers.tensors) known[tensor.name] = &tensor;
-  const bool prepared = !TextOf(trial.config, "data").empty();
+  const bool prepared = !TextOf(trial.config, "data").empty() || !IsLive(trial);
   std::optional<std::pair<std::int64_t, std::int64_t>> other;
   for (std::size_t t = 0; t < trial.layout.size(); ++t) {
     const LayoutTensor& tensor = trial.layout[t];
@@ -355,9 +355,10 @@ std::string WhatOrderContradicts(const OpenSeries& steps) {
     } else if (!std::exchange(round.measures, true) && number > 0) {
       if (!of_first) of_first = round.discarded;
       if (round.discarded != *of_first)
-        return fmt::format("steps.npy: measured = 1 in row {}: expected {:g} steps of round {:g} "
-                           "before it, as in the first",
-                           row, *of_first, number);
+        return fmt::format(
+            "steps.npy: measured = 1 in row {}: expected {:g} steps of round {:g} "
+            "before it, as in the first",
+            row, *of_first, number);
     }
   }
   return "";
@@ -405,8 +406,8 @@ std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& 
 
 std::string WhatRecordContradicts(const Trial& trial, const OpenSeriesByFile& series) {
   std::string wrong;
-  for (const auto what : {WhatPartsContradict, WhatMethodContradicts, WhatLinkContradicts, WhatTensorsContradict,
-                          WhatReadingsContradict}) {
+  for (const auto what : {WhatPartsContradict, WhatMethodContradicts, WhatLinkContradicts,
+                          WhatTensorsContradict, WhatReadingsContradict}) {
     if (wrong.empty()) wrong = what(trial);
   }
   if (wrong.empty()) wrong = WhatKindContradicts(trial, series);

@@ -324,21 +324,31 @@ std::vector<std::string> ColumnsOfNothing(const Trial& trial, const OpenSeriesBy
 
 namespace {
 
-// Facts that neither the trial's series nor the catalogue tell.
-void AddWhatNothingTells(const Trial& trial, const OpenSeriesByFile& opened,
-                         std::set<std::string>& open) {
-  if (!trial.draws.empty()) open.insert("draws");
-  if (!IsLive(trial)) return;
+// What neither the trial's series nor the catalogue tell, with the reason. open: metrics that were
+// not checked.
+std::map<std::string, std::string> WhatNothingTells(const Trial& trial,
+                                                    const OpenSeriesByFile& opened,
+                                                    const std::set<std::string>& open) {
+  std::map<std::string, std::string> untold;
+  for (const std::string& metric : open) untold[metric] = "no series has it";
+  if (!trial.draws.empty()) untold["draws"] = "no series has it";
+  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
+  if (open.contains("throughput") && workload == nullptr)
+    untold["throughput"] = "the catalogue lacks their workload's units a sample";
+  for (const std::string& fact : WhatOnlyStepsTell(trial))
+    untold.try_emplace(fact, "their steps alone have it");
   const auto evaluations = opened.find("evaluations.npy");
   if (evaluations == opened.end() || !TellsBatch(evaluations->second))
-    open.insert("config.batch_per_worker");
-  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
-  if (trial.layout.empty()) return;
-  const auto revision =
-      trial.revisions.find("workload:" + TextOf(trial.config, "workload"));
+    untold["config.batch_per_worker"] = "no evaluation counts epochs";
+  if (!IsLive(trial)) {
+    for (const char* key : {"seconds", "machine"}) untold[key] = "they are of models or profiles";
+  }
+  if (trial.layout.empty()) return untold;
+  const auto revision = trial.revisions.find("workload:" + TextOf(trial.config, "workload"));
   if (workload == nullptr || revision == trial.revisions.end() ||
       revision->second != workload->revision)
-    open.insert("layout");
+    untold["layout"] = "the catalogue lacks this revision of their workload";
+  return untold;
 }
 
 // "" or that nothing says why a trial of ours did not end well.
@@ -378,14 +388,13 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std:
   if (made.differs.empty() && made.steps && spans != opened.end() && trial.schema >= kTrialSchema)
     made.differs = WhatSpansContradict(spans->second, steps->second);
   if (made.differs.empty() && made.steps && trial.schema >= kTrialSchema)
-    made.differs = WhatBytesContradict(trial, steps->second,
-                                       spans == opened.end() ? nullptr : &spans->second);
+    made.differs =
+        WhatBytesContradict(trial, steps->second, spans == opened.end() ? nullptr : &spans->second);
   if (made.differs.empty() && trial.schema >= kTrialSchema)
     made.differs = WhatRecordContradicts(trial, opened);
   made.columns_of_nothing = ColumnsOfNothing(trial, opened, made);
   made.evaluated = made.steps && evaluations != opened.end() && trial.schema >= kTrialSchema;
-  AddWhatNothingTells(trial, opened, open);
-  made.unchecked.assign(open.begin(), open.end());
+  made.unchecked = WhatNothingTells(trial, opened, open);
   return made;
 }
 
