@@ -40,8 +40,9 @@ bool SelectsInEveryStep(const json& config) {
              dense = config.value("dense_tensors", json());
   const bool some_are_dense = NumberOf(dense, "max_ndim") > 0 ||
                               (dense.is_object() && !dense.value("names", json()).empty());
-  return !options.value("dense_fallback", false) && !some_are_dense &&
-         NumberOf(feedback, "warmup_epochs") == 0 && NumberOf(options, "dense_warmup_steps") == 0;
+  return !(options.is_object() && options.value("dense_fallback", json()) == true) &&
+         !some_are_dense && NumberOf(feedback, "warmup_epochs") == 0 &&
+         NumberOf(options, "dense_warmup_steps") == 0;
 }
 
 Traffic TrafficOf(const json& config) {

@@ -50,8 +50,9 @@ std::set<std::string> MeasuredParts(const Trial& trial) {
   std::set<std::string> parts;
   if (!IsProfile(trial)) return parts;
   parts.insert("profile");
-  for (const json& name : trial.config.value("sparsifiers", json::array()))
-    parts.insert("sparsifier:" + name.get<std::string>());
+  for (const json& name : trial.config.value("sparsifiers", json::array())) {
+    if (name.is_string()) parts.insert("sparsifier:" + name.get<std::string>());
+  }
   return parts;
 }
 
