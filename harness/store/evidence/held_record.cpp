@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -13,8 +14,9 @@
 #include <vector>
 
 #include "baselines/composition.hpp"
+#include "baselines/registry.hpp"
 #include "core/base/error.hpp"
-#include "harness/catalog/catalog.hpp"
+#include "harness/catalog/method_file.hpp"
 #include "harness/machine/quiet.hpp"
 #include "harness/store/evidence/held_evaluations.hpp"
 #include "harness/store/evidence/held_kind.hpp"
@@ -56,30 +58,45 @@ std::set<std::string> MeasuredParts(const Trial& trial) {
   return parts;
 }
 
-// The method of the catalogue that a trial has the revision of; null if it has another.
-const Method* MethodOf(const Trial& trial) {
-  static const Catalog kCatalog = BuiltInCatalog();
-  const std::string name = TextOf(trial.config, "method");
-  const auto found = std::ranges::find(kCatalog.methods, name, &Method::name);
-  const auto revision = trial.revisions.find("method:" + name);
-  if (found == kCatalog.methods.end() || revision == trial.revisions.end() ||
-      revision->second != found->revision || !TextOf(trial.config, "method_content").empty())
-    return nullptr;
-  return &*found;
+// What a method's file says that options do not change.
+struct KnownMethod {
+  int revision = 0;  // 0: there is no such method
+  std::string strategy;
+  bool dense = false;
+};
+
+// Reads each file once: a catalogue of all methods takes megabytes.
+KnownMethod MethodOfTree(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, KnownMethod> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace(name);
+  if (!is_new) return found->second;
+  for (const EmbeddedMethod& file : MethodFiles()) {
+    if (!file.path.ends_with("/" + name + ".toml")) continue;
+    const Method method = ParseMethodFile(file.path, file.toml);
+    found->second = {method.revision, method.strategy, method.dense()};
+  }
+  return found->second;
 }
 
-// Options of a method change neither its strategy nor whether it sends whole gradients.
+// Compares the cell with the method of the tree that the trial has the revision of. Options of a
+// method change neither its strategy nor whether it sends whole gradients.
 std::string WhatMethodContradicts(const Trial& trial) {
   const json options = trial.config.value("method_options", json());
-  const Method* method = options.is_object() ? MethodOf(trial) : nullptr;
-  if (method == nullptr) return "";
-  if (const std::string strategy = TextOf(options, "strategy"); strategy != method->strategy)
+  const std::string name = TextOf(trial.config, "method");
+  const auto revision = trial.revisions.find("method:" + name);
+  if (!options.is_object() || revision == trial.revisions.end() ||
+      !TextOf(trial.config, "method_content").empty())
+    return "";
+  const KnownMethod method = MethodOfTree(name);
+  if (revision->second != method.revision) return "";
+  if (const std::string strategy = TextOf(options, "strategy"); strategy != method.strategy)
     return fmt::format("config.method_options.strategy: {}: expected {} of method {}", strategy,
-                       method->strategy, method->name);
+                       method.strategy, name);
   const std::string sparsifier = TextOf(trial.config, "sparsifier");
-  if (method->dense() && sparsifier != "none")
-    return fmt::format("config.sparsifier: {}: expected none of method {}", sparsifier,
-                       method->name);
+  if (method.dense && sparsifier != "none")
+    return fmt::format("config.sparsifier: {}: expected none of method {}", sparsifier, name);
   return "";
 }
 
