@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -34,13 +35,22 @@ struct StepOfAllRanks {
 // What a cell's exchanges look like where that follows from its configuration alone.
 enum class Traffic : std::uint8_t { kOther, kDenseRing, kGatheredPairs };
 
+// Planners that give every unit the cell's density. Others send some tensors whole.
+bool PlansTheDensity(const json& options) {
+  static const std::set<std::string> kPlanners = {"by-bytes",      "by-count",   "cupcake",
+                                                  "fusion-degree", "layer-wise", "mg-wfbp",
+                                                  "omgs",          "safusion",   "whole-model"};
+  return kPlanners.contains(TextOf(options, "planner"));
+}
+
 bool SelectsInEveryStep(const json& config) {
   const json options = config.value("method_options", json()),
              feedback = config.value("feedback_options", json()),
              dense = config.value("dense_tensors", json());
   const bool some_are_dense = NumberOf(dense, "max_ndim") > 0 ||
                               (dense.is_object() && !dense.value("names", json()).empty());
-  return !(options.is_object() && options.value("dense_fallback", json()) == true) &&
+  return PlansTheDensity(options) &&
+         !(options.is_object() && options.value("dense_fallback", json()) == true) &&
          !some_are_dense && NumberOf(feedback, "warmup_epochs") == 0 &&
          NumberOf(options, "dense_warmup_steps") == 0;
 }
