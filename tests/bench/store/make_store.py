@@ -80,7 +80,7 @@ def config_hash(config):
     """The hash of a cell that leaves later keys at their defaults: such keys are not part of its identity."""
     identity = {**copy.deepcopy(config), "schema": CONFIG_SCHEMA}
     for table, key in LATER_KEYS:
-        (identity[table] if table else identity).pop(key, None)  # dense cells lack some keys
+        (identity.get(table, {}) if table else identity).pop(key, None)  # dense cells and profiles lack some keys
     return content_hash(identity)
 
 
