@@ -58,7 +58,6 @@ void Resolver::Method() {
   At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
   At({"sparsifier_options", "sparsifier"}, [&] { return CheckSparsifierOptions(config_), 0; });
   CheckCollective();
-  CheckLocalSteps();
   TensorsTreatedApart(method);
   At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
   At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
@@ -115,15 +114,6 @@ void Resolver::CheckCollective() const {
   At({"workers", "ranks_per_node", "method"}, [&] {
     return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;
   });
-}
-
-void Resolver::CheckLocalSteps() const {
-  if (!config_.method_options.has_local_steps() || config_.device == Place::kCpu) return;
-  Fail(
-      {"device", "method"},
-      fmt::format("device = \"cuda\" with method {}: anchors lie in host memory, parameters on the "
-                  "card; expected device \"cpu\"",
-                  config_.method));
 }
 
 bool Resolver::HasTransport(const CollectiveDescriptor& collective) const {

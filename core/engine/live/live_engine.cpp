@@ -41,16 +41,6 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                    "in host memory, but the gradients lie on a device; expected device \"cpu\", or "
                    "payload_indices \"u32\" or \"delta\" and payload_values \"f32\" or \"f16\"");
   }
-  if (config_.device.kind != DeviceKind::kHost && config_.local_steps) {
-    SPARFUSE_THROW(kUnsupported,
-                   "local steps keep anchors in host memory, but the parameters lie on a device; "
-                   "expected device \"cpu\"");
-  }
-  if (config_.device.kind != DeviceKind::kHost && config_.delays) {
-    SPARFUSE_THROW(kUnsupported,
-                   "delayed gradients are kept from step to step in host memory, but the gradients "
-                   "lie on a device; expected device \"cpu\"");
-  }
   if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
     SPARFUSE_THROW(kUnsupported,
                    "feedback from outside works in host memory, but the gradients lie on a device; "
@@ -500,11 +490,6 @@ Anchors& LiveEngine::anchors() {
     SPARFUSE_THROW(kInternal, "parameters are given to a method without local steps");
   }
   return *step_.anchors;
-}
-
-std::span<const float> LiveEngine::OuterState(Range range) const {
-  return config_.local_steps->has_state() ? step_.anchors->outer_state(range)
-                                          : std::span<const float>();
 }
 
 std::size_t LiveEngine::method_memory_bytes() const {

@@ -11,7 +11,7 @@ LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
       zeros(layout.largest_tensor(), config.device, "zeros for tensors without a gradient"),
       gradients(layout.tensors()),
       packed(layout.tensors()) {
-  if (config.local_steps) anchors.emplace(layout, *config.local_steps);
+  if (config.local_steps) anchors.emplace(layout, *config.local_steps, config.device);
 }
 
 void LiveStep::Begin(std::uint64_t step, bool verified) {

@@ -107,8 +107,10 @@ struct Selection {
   DeviceSpan<float> residual;    // empty: unsent elements are lost
   DeviceSpan<float> velocity;    // with momentum
   SlotReport* report = nullptr;  // on a device
-  bool whole = false;            // travels as `encoded`, not in the slot
-  bool accumulated = false;      // the collective selects: all of x is in the residual
+  // [1] on a device, for an exchange that outlives the step, whose reports are used again.
+  Buffer<SlotReport> kept_report;
+  bool whole = false;        // travels as `encoded`, not in the slot
+  bool accumulated = false;  // the collective selects: all of x is in the residual
   double density = 1.0;
   std::size_t kept = 0;         // elements to be selected
   std::size_t coded_bytes = 0;  // of `coded`
@@ -151,11 +153,14 @@ struct DeviceExchange {
   // Apply reads these once `ready` is done.
   std::vector<DevicePayload> payloads;
   std::vector<const std::byte*> begins;  // of payloads: whole tensors come first
-  const float* sums = nullptr;           // instead of payloads: a dense sum
+  const float* sums = nullptr;           // instead of payloads, or apart from flat: a dense sum
   const gpu::GpuEvent* ready = nullptr;
   // Done when the data that a communicator sends from the device is there; null if already waited
   // for.
   const gpu::GpuEvent* gathered_there = nullptr;
+  // For an exchange in the background, which outlives the events of a step: when memory is
+  // gathered, and when results are delivered.
+  gpu::GpuEvent gathered_event, delivered_event;
 };
 
 struct ExchangeState;

@@ -12,6 +12,17 @@
 
 namespace sparfuse {
 
+void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack) {
+  const LiveStep& step = setup.step;
+  const auto& windows = setup.config.local_steps;
+  const bool own = pack.source == PackSource::kGradient;
+  SPARFUSE_THROW(
+      kNumeric, (own ? "gradient of " : "the change by local steps of ") +
+                    step.layout.tensor(pack.tensor).name + " has a NaN or an infinity at step " +
+                    std::to_string(step.number) +
+                    (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
+}
+
 double HostWork::Do(LiveOp& local) {
   LiveStep& step = setup_.step;
   Op& op = *local.op;
@@ -48,14 +59,7 @@ void HostWork::Pack(const PackRequest& pack) {
   const bool own = pack.source == PackSource::kGradient;
   const bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
                           : step.anchors->Pack(tensor, pack.source, to, pool_);
-  if (!finite) {
-    const auto& windows = setup_.config.local_steps;
-    SPARFUSE_THROW(
-        kNumeric,
-        (own ? "gradient of " : "the change by local steps of ") + step.layout.tensor(tensor).name +
-            " has a NaN or an infinity at step " + std::to_string(step.number) +
-            (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
-  }
+  if (!finite) ThrowNotFinite(setup_, pack);
   step.packed[tensor] = 1;
 }
 

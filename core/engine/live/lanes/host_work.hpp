@@ -9,6 +9,9 @@
 
 namespace sparfuse {
 
+// Throws the error of a tensor that was packed with a NaN or an infinity.
+[[noreturn]] void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack);
+
 // Used by the lane's thread. Other threads may read the counters between steps.
 class HostWork {
  public:

@@ -101,7 +101,7 @@ class DeviceStaging final : public ExchangeStaging {
       DeliverPayloads(state, StaysOnDevice(communicator));
       if (!state.buffers.returned.empty()) TakeBack(state);
     }
-    state.device.ready = &events_.Record(in_.view());
+    state.device.ready = &Record(in_, state, state.device.delivered_event);
     co_return;
   }
 
@@ -113,16 +113,26 @@ class DeviceStaging final : public ExchangeStaging {
     return communicator.stream().device.kind != DeviceKind::kHost;
   }
 
-  void WaitForGathered(Communicator& communicator, DeviceExchange& at) {
-    at.gathered_there = &events_.Record(out_.view());
+  // Records an event of the step, or `own` for an exchange that may outlive the step.
+  const gpu::GpuEvent& Record(const gpu::GpuStream& stream, const ExchangeState& state,
+                              gpu::GpuEvent& own) {
+    if (!state.op->exchange().background) return events_.Record(stream.view());
+    own = gpu::GpuEvent(device_);
+    own.Record(stream.view());
+    return own;
+  }
+
+  void WaitForGathered(Communicator& communicator, ExchangeState& state) {
+    DeviceExchange& at = state.device;
+    at.gathered_there = &Record(out_, state, at.gathered_event);
     gpu::StreamWait(communicator.stream(), *at.gathered_there);
   }
 
   // Waits until the work enqueued on out_ is done. It then wakes the loop, which may sleep.
-  Task Reach() {
+  Task Reach(ExchangeState& state) {
+    const gpu::GpuEvent& there = Record(out_, state, state.device.gathered_event);
     std::vector<std::unique_ptr<Request>> requests;
-    requests.push_back(std::make_unique<EventRequest>(reached_, events_.Record(out_.view()),
-                                                      [this] { loop_.Wake(); }));
+    requests.push_back(std::make_unique<EventRequest>(reached_, there, [this] { loop_.Wake(); }));
     co_await Complete(std::move(requests));
   }
 
@@ -161,7 +171,7 @@ class DeviceStaging final : public ExchangeStaging {
         Grow(at.sent, buffers.capacity_bytes, device_, "the payload of " + op.label());
         gpu::CopyAsync(out_.view(), at.sent.data(), at.own.data(), op.payload_bytes);
       }
-      WaitForGathered(communicator, at);
+      WaitForGathered(communicator, state);
       Grow(at.received, room, device_, "the payloads received for " + op.label());
       buffers.own = {at.sent.data(), op.payload_bytes};
       buffers.gathered = {at.received.data(), room};
@@ -169,7 +179,7 @@ class DeviceStaging final : public ExchangeStaging {
     }
     if (!merged_on_host) {
       gpu::CopyAsync(out_.view(), at.own.data(), at.sent.data(), op.payload_bytes);
-      co_await Reach();
+      co_await Reach(state);
     }
     Grow(at.gathered, room, device_, "the payloads received for " + op.label());
     buffers.own = at.own.span().first(op.payload_bytes);
@@ -214,7 +224,7 @@ class DeviceStaging final : public ExchangeStaging {
         {merged.indices, merged.values, payload.with_indices, nullptr}, op.range().size(),
         {whole, state.buffers.capacity_bytes - payload.whole_bytes, stream}, bytes);
     gpu::CopyAsync(stream, at.own_bytes.data(), bytes, sizeof(std::uint32_t));
-    co_await Reach();
+    co_await Reach(state);
     op.payload_bytes = payload.whole_bytes + at.own_bytes[0];
   }
 
@@ -250,7 +260,7 @@ class DeviceStaging final : public ExchangeStaging {
       fetch(*part, values + merged, part->slot.values.data, count * sizeof(float));
       merged += count;
     }
-    co_await Reach();
+    co_await Reach(state);
     merged = forwarded;
     for (const Selection* part : payload.parts) {
       if (part->whole) continue;
@@ -290,9 +300,9 @@ class DeviceStaging final : public ExchangeStaging {
       to += part.size();
     }
     if (stays) {
-      WaitForGathered(communicator, at);
+      WaitForGathered(communicator, state);
     } else {
-      co_await Reach();
+      co_await Reach(state);
     }
     state.buffers.dense = {dense, state.elements};
   }
@@ -300,8 +310,11 @@ class DeviceStaging final : public ExchangeStaging {
   // --- input ---
 
   // Copies the sums to the flat gradient, where Apply reads them, unless they were reduced there.
-  void DeliverDense(const ExchangeState& state, bool stays) {
+  // Later steps use the flat gradient of an exchange in the background, whose sums lie apart.
+  void DeliverDense(ExchangeState& state, bool stays) {
     const Op& op = *state.op;
+    state.device.sums = nullptr;
+    if (op.exchange().background) return CopySums(state, state.buffers.dense);
     if (stays && op.parts.size() == 1) return;
     const float* from = state.buffers.dense.data();
     for (const Range& part : op.parts) {
@@ -329,8 +342,7 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
-  void CopySums(ExchangeState& state) {
-    const std::span<const float> sums = state.buffers.sums;
+  void CopySums(ExchangeState& state, std::span<const float> sums) {
     Grow(state.device.received, sums.size_bytes(), device_, "the sums of " + state.op->label());
     gpu::CopyAsync(in_.view(), state.device.received.data(), sums.data(), sums.size_bytes());
     state.device.sums = reinterpret_cast<const float*>(state.device.received.data());
@@ -346,7 +358,7 @@ class DeviceStaging final : public ExchangeStaging {
     Grow(at.fault, 1, device_, "the state of " + state.op->label());
     gpu::FillAsync(stream, at.fault.data(), 0, sizeof(std::uint64_t));
     at.sums = nullptr;
-    if (!state.buffers.sums.empty()) return CopySums(state);
+    if (!state.buffers.sums.empty()) return CopySums(state, state.buffers.sums);
     at.begins.assign(ranks, nullptr);
     at.payloads.assign(ranks, {});
     for (std::size_t rank = 0; rank < ranks; ++rank) at.begins[rank] = payloads[rank].data();
