@@ -811,6 +811,52 @@ def local_steps_that_lag_and_named_fragments():
 
 
 @case
+def local_steps_keep_reset_or_average_the_inner_state():
+    for inner_state in ("keep", "reset", "average"):
+        torch.manual_seed(0)
+        model = mlp()
+        inner = torch.optim.AdamW(model.parameters(), lr=0.01)
+        given = batches("mlp", dist.get_rank(), 4)
+        options = {"every": 4, "fragments": 2, "threads": 1, "inner_state": inner_state}
+        with sf.local_steps(model, inner, **options):
+            first = set(sf.state_dict(model)["fragments"][0])
+            for number, batch in enumerate(given[:2]):
+                inner.zero_grad()
+                loss_of(model, batch).backward()
+                if number == 1:  # what a step would leave without an exchange
+                    alone = mlp()
+                    alone.load_state_dict(model.state_dict())
+                    other = torch.optim.AdamW(alone.parameters(), lr=0.01)
+                    other.load_state_dict(copy.deepcopy(inner.state_dict()))
+                    for p, q in zip(alone.parameters(), model.parameters()):
+                        p.grad = q.grad.clone()
+                    other.step()
+                inner.step()
+            for (name, parameter), own in zip(model.named_parameters(), alone.parameters()):
+                left = other.state[own]
+                if name in first and inner_state == "reset":
+                    assert parameter not in inner.state
+                    continue
+                found = inner.state[parameter]
+                assert int(found["step"]) == 2
+                for key in ("exp_avg", "exp_avg_sq"):
+                    if name in first and inner_state == "average":
+                        mean = sum(gathered(left[key])) / dist.get_world_size()
+                        torch.testing.assert_close(found[key], mean, rtol=1e-5, atol=1e-9)
+                    else:
+                        assert torch.equal(found[key], left[key]), (name, key)
+            for batch in given[2:]:  # training goes on
+                inner.zero_grad()
+                loss_of(model, batch).backward()
+                inner.step()
+    raises(
+        sparfuse.ConfigError,
+        'expected "keep", "reset" or "average"',
+        lambda: sf.local_steps(model, inner, every=2, inner_state="drop").__enter__(),
+    )
+
+
+@case
 def local_steps_resume_in_the_middle_of_a_window():
     resumes_in_the_middle(dict(every=4), 6, 2)
     resumes_in_the_middle(dict(every=4, fragments=2, delay=1, mix=0.5), 7, 3)

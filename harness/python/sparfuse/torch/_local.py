@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -65,9 +65,20 @@ class Round:
     """Exchanges each fragment's move since its anchor, the parameters that ranks have in common."""
 
     def __init__(
-        self, fragments: list[Fragment], outer: Any, every: int, delay: int, mix: float
+        self,
+        fragments: list[Fragment],
+        inner: Any,
+        outer: Any,
+        every: int,
+        delay: int,
+        mix: float,
+        inner_state: str,
+        group: Any,
     ) -> None:
         self.fragments = fragments
+        self.inner = inner
+        self.inner_state = inner_state
+        self.group = group
         self.outer = outer
         self.every = every
         self.delay = delay
@@ -233,6 +244,35 @@ class Round:
                 parameter.copy_(anchor + mix * (before - anchor))
         for parameter, gradient in zip(everything, gradients):
             parameter.grad = gradient
+        if self.inner_state == "reset":
+            for parameter in fragment.parameters:
+                self.inner.state.pop(parameter, None)
+        elif self.inner_state == "average":
+            self._average_inner_state(fragment)
+
+    def _average_inner_state(self, fragment: Fragment) -> None:
+        """Averages what inner keeps of each parameter in its shape: momenta, not counts of steps."""
+        kept = [
+            {
+                key: value
+                for key, value in sorted(self.inner.state.get(parameter, {}).items())
+                if isinstance(value, torch.Tensor) and value.shape == parameter.shape
+            }
+            for parameter in fragment.parameters
+        ]
+        keys = [list(each) for each in kept]
+        for rank, theirs in enumerate(_start.gather(keys, self.group)):
+            if theirs != keys:
+                raise _core.ConfigError(
+                    f"inner keeps {keys} of the parameters {fragment.names}, on rank {rank} {theirs}; "
+                    'expected the same with inner_state="average"'
+                )
+        ranks = self.rank.world_size
+        for values in kept:
+            for value in values.values():
+                plain = _staging.plain(value).clone()
+                torch.distributed.all_reduce(plain, group=self.group)
+                value.copy_(plain / ranks)
 
     def end(self) -> None:
         """Receives what is under way, then gives all ranks the same parameters."""
@@ -331,6 +371,7 @@ def local_steps(
     fragments: int | Sequence[Sequence[str]] = 1,
     delay: int = 0,
     mix: float = 0.0,
+    inner_state: Literal["keep", "reset", "average"] = "keep",
     method: Any = "dense",
     group: Any = None,
     **options: Any,
@@ -350,6 +391,9 @@ def local_steps(
                one fragment: each window's average arrives at the end of the next window.
     mix        weight, from 0 to 1, of the rank's own parameters when an average arrives: 0 takes the
                anchor, 1 ignores it
+    inner_state  what becomes of the state that inner keeps of parameters whose average arrives: it
+               stays; "reset", it begins anew; or "average", its tensors of a parameter's shape are
+               averaged over ranks, by torch.distributed
 
     Within the context state_dict(model) has all of this rank, also in the middle of a window: its
     parameters, those in common, the outer optimizer's state, what the method has not sent, and
@@ -374,7 +418,17 @@ def local_steps(
             parts = _fragments_of(layout, fragments)
         except _core.ConfigError as raised:  # other ranks must not wait for this one
             refusal = str(raised)
-    windows = {"every": every, "fragments": count, "delay": delay, "mix": mix}
+    if inner_state not in ("keep", "reset", "average"):
+        refusal = refusal or (
+            f'inner_state = {inner_state!r}: expected "keep", "reset" or "average"'
+        )
+    windows = {
+        "every": every,
+        "fragments": count,
+        "delay": delay,
+        "mix": mix,
+        "inner_state": inner_state,
+    }
     started: list[Fragment] = []
     try:
         for part in parts:
@@ -386,7 +440,7 @@ def local_steps(
         if outer is None:
             parameters = [parameter for _, parameter in layout]
             outer = torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
-        rounds = Round(started, outer, every, delay, mix)
+        rounds = Round(started, inner, outer, every, delay, mix, inner_state, group)
         handle = inner.register_step_post_hook(lambda *_: rounds.count())
         object.__setattr__(model, "_sparfuse_rounds", rounds)
         try:

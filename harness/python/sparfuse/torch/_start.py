@@ -93,7 +93,7 @@ def require_group() -> None:
         )
 
 
-def _gather(mine: Any, group: Any) -> list[Any]:
+def gather(mine: Any, group: Any) -> list[Any]:
     everybody: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(everybody, mine, group=group)
     return everybody
@@ -131,7 +131,7 @@ def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any,
 
 
 def _agree(mine: dict[str, Any], group: Any) -> list[dict[str, Any]]:
-    everybody = _gather(mine, group)
+    everybody = gather(mine, group)
     for rank, theirs in enumerate(everybody):
         if theirs["refusal"]:
             raise _core.ConfigError(f"rank {rank}: {theirs['refusal']}")
@@ -267,7 +267,7 @@ def start_rank(
         address = listener.address
     except Exception as raised:
         error = raised
-    said = _gather((address, str(error or "")), group)
+    said = gather((address, str(error or "")), group)
     if error:
         raise error
     for other, (_, text) in enumerate(said):
