@@ -120,16 +120,22 @@ bool Anchors::Pack(std::size_t tensor, PackSource source, std::span<float> to, T
   return finite;
 }
 
-void Anchors::Step(Range range, std::span<const float> sum, float scale, ThreadPool& pool) {
+void Anchors::Step(Range range, std::span<const float> sum, float scale, bool last,
+                   ThreadPool& pool) {
   assert(sum.size() == range.size());
+  if (steps_.outer_clip > 0) {
+    Grow(range, sum, scale, pool);
+    if (last) MoveClipped(pool);
+    return;
+  }
   const float factor = steps_.outer == OuterRule::kElastic ? 1.0f : scale;
   ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
     const float* const sums = sum.data() + (begin - range.begin);
     float* const anchor = anchor_.data() + begin;
     float* const outer = outer_.size() > 0 ? outer_.data() + begin : nullptr;
     const float* const elastic = elastic_.size() > 0 ? elastic_.data() + begin : nullptr;
-    ForChunks(count, pool, [&](std::size_t first, std::size_t last) {
-      for (std::size_t i = first; i < last; ++i) {
+    ForChunks(count, pool, [&](std::size_t first, std::size_t end) {
+      for (std::size_t i = first; i < end; ++i) {
         OuterElement of{anchor[i], outer == nullptr ? 0.0f : outer[i], parameters[i]};
         StepElement(steps_, sums[i] * factor, elastic == nullptr ? 0.0f : elastic[i], of);
         anchor[i] = of.anchor;
@@ -138,6 +144,49 @@ void Anchors::Step(Range range, std::span<const float> sum, float scale, ThreadP
       }
     });
   });
+}
+
+void Anchors::Grow(Range range, std::span<const float> sum, float scale, ThreadPool& pool) {
+  grown_.push_back(range);
+  float* const outer = outer_.data() + range.begin;
+  ForChunks(sum.size(), pool, [&](std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) {
+      outer[i] = GrownMomentum(steps_, sum[i] * scale, outer[i]);
+    }
+  });
+}
+
+// Sums squares in the order of the ranges, whatever the pool's size.
+void Anchors::MoveClipped(ThreadPool& pool) {
+  double squares = 0;
+  for (const Range& range : grown_) {
+    const std::span<float> outer = outer_.host().subspan(range.begin, range.size());
+    std::vector<double> of_chunk((outer.size() + kChunk - 1) / kChunk);
+    ForChunks(outer.size(), pool, [&](std::size_t first, std::size_t end) {
+      for (std::size_t i = first; i < end; ++i) {
+        of_chunk[first / kChunk] += static_cast<double>(outer[i]) * outer[i];
+      }
+    });
+    for (const double each : of_chunk) squares += each;
+  }
+  const double norm = std::sqrt(squares);
+  const float factor = norm > steps_.outer_clip ? static_cast<float>(steps_.outer_clip / norm) : 1;
+  for (const Range& range : grown_) {
+    ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
+      float* const anchor = anchor_.data() + begin;
+      float* const outer = outer_.data() + begin;
+      ForChunks(count, pool, [&](std::size_t first, std::size_t end) {
+        for (std::size_t i = first; i < end; ++i) {
+          OuterElement of{anchor[i], outer[i] * factor, parameters[i]};
+          MoveByMomentum(steps_, of);
+          anchor[i] = of.anchor;
+          outer[i] = of.outer;
+          parameters[i] = of.parameter;
+        }
+      });
+    });
+  }
+  grown_.clear();
 }
 
 void Anchors::PackOnDevice(std::size_t tensor, PackSource source, float* to,

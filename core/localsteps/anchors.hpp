@@ -37,7 +37,9 @@ class Anchors {
   bool Pack(std::size_t tensor, PackSource source, std::span<float> to, ThreadPool& pool);
   // Applies the outer rule to a range of the layout. sum: [range], over ranks; each element is
   // first multiplied by `scale`, which makes it an average.
-  void Step(Range range, std::span<const float> sum, float scale, ThreadPool& pool);
+  // With outer_clip, moves the outer state alone, and all anchors at the `last` of the ranges that
+  // are clipped together.
+  void Step(Range range, std::span<const float> sum, float scale, bool last, ThreadPool& pool);
   // The same on a device. Both give the work to the stream and return. not_finite: a word on the
   // device, as CopyFiniteOnDevice's.
   void PackOnDevice(std::size_t tensor, PackSource source, float* to, std::uint32_t* not_finite);
@@ -63,6 +65,8 @@ class Anchors {
   // lies in the range.
   template <class Body>
   void ForTensors(Range range, const Body& body);
+  void Grow(Range range, std::span<const float> sum, float scale, ThreadPool& pool);
+  void MoveClipped(ThreadPool& pool);
 
   const GradientLayout& layout_;
   const LocalSteps steps_;
@@ -73,6 +77,7 @@ class Anchors {
   Buffer<float> outer_;    // of rules that have state
   Buffer<float> elastic_;  // with kElastic: the values sent last
   std::vector<float> anchor_on_host_, outer_on_host_;
+  std::vector<Range> grown_;  // with outer_clip: whose outer state is not clipped yet
 };
 
 }  // namespace sparfuse

@@ -99,12 +99,22 @@ void Resolver::CheckCollective() const {
                                            "gradient in host memory; expected device \"cpu\"",
                                            collective.name));
   }
-  if (config_.device == Place::kCuda && Compose(config_).coding.of_selections()) {
+  const PayloadCoding coding = Compose(config_).coding;
+  const bool by_chunks = coding.indices == IndexCoding::kU12;
+  if (config_.device == Place::kCuda && coding.of_selections() &&
+      (!by_chunks || config_.transport == Transport::kNccl)) {
     Fail({"device", "method_options", "method"},
          fmt::format("payload_values = {}, payload_indices = {}: selections are coded one by one "
-                     "in host memory; expected device \"cpu\"",
+                     "in host memory; expected device \"cpu\"{}",
                      StringOption(config_.method_options.sending, "payload_values"),
-                     StringOption(config_.method_options.sending, "payload_indices")));
+                     StringOption(config_.method_options.sending, "payload_indices"),
+                     by_chunks ? ", or transport \"mpi\"" : ""));
+  }
+  const auto steps = Compose(config_).local_steps();
+  if (config_.device == Place::kCuda && steps && steps->looks_on_host()) {
+    Fail({"device", "method_options", "method"},
+         "combine = \"senders\", clip = \"median\" and outer_clip count and measure in host "
+         "memory; expected device \"cpu\", or their defaults");
   }
   const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
   if (!config_.modelled() && !why.empty()) {

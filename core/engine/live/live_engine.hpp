@@ -126,7 +126,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // OuterState has no elements if the outer rule has no state.
   std::span<const float> Anchor(Range range) { return anchors().anchor(range); }
   std::span<const float> OuterState(Range range) { return anchors().outer_state(range); }
-  // Bytes beside the workload: the anchor, the state of the outer rule, and the sent values.
+  // Bytes beside the workload: the anchor, the state of the outer rule, and the values of the
+  // largest fragment, since one is sent at a time.
   std::size_t method_memory_bytes() const;
 
   // --- Over the life of the engine.

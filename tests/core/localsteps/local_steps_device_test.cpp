@@ -129,16 +129,19 @@ INSTANTIATE_TEST_SUITE_P(All, EveryCase,
                          });
 
 // Selections of differences, with a residual that decays, of which a small tensor is sent dense.
-Windows Selecting(int delay, int fragments, Device device) {
+Windows Selecting(int delay, int fragments, Device device, const Options& sending = {}) {
   Windows windows = WindowsOf({"", {}}, 2, device);
   windows.verify = true;
-  windows.configure = [sizes = windows.tensors, delay, fragments] {
+  windows.configure = [sizes = windows.tensors, delay, fragments, sending] {
     MethodParts parts;
     parts.strategy = "sparse-local-steps";
     parts.strategy_options = Steps(4, delay, "nesterov", 0, .7, .9);
     parts.planner = "fragments";
     parts.planner_options = {{"fragments", Whole(fragments)}};
-    parts.sparsifier = &FindSparsifier("topk");
+    parts.sparsifier = &FindSparsifier("chunked-topk");
+    parts.sparsifier_options =
+        ResolveOptions("chunked-topk", parts.sparsifier->options, {{"chunk", Whole(512)}});
+    parts.sending = sending;
     parts.density = .05;
     parts.feedback = "residual";
     parts.feedback_options = {{"decay", .95}};
@@ -161,6 +164,31 @@ TEST(SelectedLocalSteps, DoOnADeviceWhatTheyDoOnTheHost) {
     const auto expected = Train(Selecting(delay, fragments, {}));
     EXPECT_GT(expected[0].mass_checks, 0u);
     ExpectEqual(expected, Train(Selecting(delay, fragments, kDevice)));
+  }
+}
+
+// SparseLoCo's two bits, and other values by chunks: the residual takes the errors of levels.
+TEST(SelectedLocalSteps, AreCodedOnADeviceAsOnTheHost) {
+  const Options chunks = {{"payload_indices", std::string("u12")}};
+  const auto with = [&](const char* values, const char* scope = "tensor") {
+    Options options = chunks;
+    options["payload_values"] = std::string(values);
+    options["scope"] = std::string(scope);
+    return options;
+  };
+  const Options quantized = [&] {
+    Options options = with("codes4");
+    options["payload_dense"] = std::string("fp16");
+    return options;
+  }();
+  for (const Options& sending :
+       {with("f32"), with("f16"), with("codes4"), with("codes4", "chunk"), quantized}) {
+    for (const auto& [delay, fragments] : {std::pair{0, 1}, {1, 2}, {4, 1}}) {
+      SCOPED_TRACE(ToString(sending.at("payload_values")) + ", " + std::to_string(delay));
+      const auto expected = Train(Selecting(delay, fragments, {}, sending));
+      EXPECT_GT(expected[0].mass_checks, 0u);
+      ExpectEqual(expected, Train(Selecting(delay, fragments, kDevice, sending)));
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/coding/chunk_coding.hpp"
 #include "core/coding/payload_coding.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/engine/live/lanes/device_resources.hpp"
@@ -14,6 +15,7 @@
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/lanes/offload_lane.hpp"
 #include "core/feedback/momentum/momentum.hpp"
+#include "core/feedback/returned.hpp"
 #include "core/payload/accumulate_device.hpp"
 
 namespace sparfuse {
@@ -32,6 +34,11 @@ struct StreamLane {
   // Copies reports: a copy to the host between two kernels of `stream` would leave `stream` idle.
   gpu::GpuStream reports;
   gpu::CompletionThread completions;
+  // Of selections that the host codes: elements, and the errors of their values.
+  gpu::PinnedBuffer<std::uint32_t> coded_indices;
+  gpu::PinnedBuffer<float> coded_values, coding_errors;
+  Buffer<float> errors_on_device;
+  Buffer<std::uint32_t> taken;  // [1] unread
 };
 
 // An operation enqueued on a stream.
@@ -203,7 +210,7 @@ class DeviceLanes final : public Lanes {
     } else {
       span.kind = SpanKind::kDecompress;
       if (op.If<MergeRequest>()) {
-        TakeSum(*started.exchange, {step_.flat.data(), 1.0f, false}, lane, report);
+        TakeSum(*started.exchange, {nullptr, 1.0f, false}, lane, report);
       } else {
         TakeSum(*started.exchange, {step_.averaged.data(), Average(), true}, lane, report);
       }
@@ -238,7 +245,7 @@ class DeviceLanes final : public Lanes {
   void Pack(const PackRequest& pack, const Stream& stream, OpReport& report) {
     const std::size_t tensor = pack.tensor;
     const Range range = step_.layout.tensor(tensor).range();
-    float* const to = step_.flat.data() + range.begin;
+    float* const to = step_.FlatOf(range);
     if (pack.source == PackSource::kGradient) {
       const std::span<const float> gradient = step_.gradients[tensor];
       CopyFiniteOnDevice(stream, {gradient.data(), gradient.size(), stream},
@@ -315,10 +322,52 @@ class DeviceLanes final : public Lanes {
     if (selection.residual.size > 0) unsent.data = selection.residual.data;
     CountMissingOnDevice(stream, lane.workspace, unsent, slot, BoundsOf(selection, stream),
                          &report.missing);
-    RoundToCodingOnDevice(stream, config.coding, slot, selection.residual);
+    if (config.coding.of_selections()) {
+      CodeOnHost(selection, lane, report);
+    } else {
+      RoundToCodingOnDevice(stream, config.coding, slot, selection.residual);
+    }
     if (selection.velocity.size > 0) {
       MaskVelocityOnDevice(stream, config.feedback.momentum, slot, selection.velocity);
     }
+  }
+
+  // Codes a selection by chunks, for which the host needs its elements: waits for the stream.
+  void CodeOnHost(Selection& selection, StreamLane& lane, OpReport& report) {
+    const Stream& stream = lane.stream;
+    const std::size_t capacity = selection.slot.capacity;
+    if (lane.coded_values.size() < capacity) {
+      gpu::Synchronize(stream);  // they may be in use
+      const std::string what = "the selection of " + selection.name;
+      lane.coded_indices = gpu::PinnedBuffer<std::uint32_t>(capacity, device_, what);
+      lane.coded_values = gpu::PinnedBuffer<float>(capacity, device_, what);
+      lane.coding_errors = gpu::PinnedBuffer<float>(capacity, device_, what);
+      lane.errors_on_device = Buffer<float>(capacity, device_, what);
+      lane.taken = Buffer<std::uint32_t>(1, device_, what);
+    }
+    SlotReport selected;
+    gpu::CopyAsync(stream, &selected, selection.report, sizeof(selected));
+    gpu::CopyAsync(stream, lane.coded_indices.data(), selection.slot.indices.data,
+                   capacity * sizeof(std::uint32_t));
+    gpu::CopyAsync(stream, lane.coded_values.data(), selection.slot.values.data,
+                   capacity * sizeof(float));
+    gpu::Synchronize(stream);
+    if (selected.not_finite != 0) return;  // Take throws
+    const std::size_t count = std::min<std::size_t>(selected.count, capacity);
+    const auto indices = lane.coded_indices.span().first(count);
+    const auto values = lane.coded_values.span().first(count);
+    const auto errors = lane.coding_errors.span().first(count);
+    std::ranges::copy(values, errors.begin());
+    selection.coded_bytes =
+        EncodeChunks(setup_.config.coding.Of(selection.density), indices, values, {},
+                     selection.range.size(), selection.coded.host());
+    for (std::size_t i = 0; i < count; ++i) errors[i] = errors[i] - values[i];
+    gpu::CopyAsync(stream, selection.slot.values.data, values.data(), values.size_bytes());
+    if (selection.residual.size == 0 || count == 0) return;
+    gpu::CopyAsync(stream, lane.errors_on_device.data(), errors.data(), errors.size_bytes());
+    AddReturnedOnDevice(
+        stream, {selection.slot.indices.data, lane.errors_on_device.data(), count, nullptr},
+        {0, selection.range.size()}, selection.residual, lane.taken.data(), &report.fault);
   }
 
   void Encode(Selection& selection, StreamLane& lane, OpReport& report) {
@@ -375,9 +424,9 @@ class DeviceLanes final : public Lanes {
 
   float Average() const { return 1.0f / static_cast<float>(setup_.workers); }
 
-  // Where a sum is written, in the order of the layout.
+  // Where a sum is written.
   struct Target {
-    float* values = nullptr;
+    float* values = nullptr;  // of all tensors; null: to the flat gradient
     float scale = 1;
     bool touches = false;  // its parts without values are noted, so that sums write little
   };
@@ -388,14 +437,13 @@ class DeviceLanes final : public Lanes {
     if (apply.own) return anchors.Restart(*apply.own);
     const float* const apart = exchange->device.sums;
     const bool sparse = exchange->op->sparse();
-    if (sparse) TakeSum(*exchange, {step_.flat.data(), Average(), false}, lane, report);
+    if (sparse) TakeSum(*exchange, {nullptr, Average(), false}, lane, report);
     std::size_t from = 0;
     for (const Range& part : exchange->op->parts) {
       if (sparse) {
-        anchors.StepOnDevice(part, step_.flat.data() + part.begin, 1.0f);
+        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f);
       } else {
-        anchors.StepOnDevice(part, apart == nullptr ? step_.flat.data() + part.begin : apart + from,
-                             Average());
+        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average());
       }
       from += part.size();
     }
@@ -408,14 +456,18 @@ class DeviceLanes final : public Lanes {
     const Stream& stream = lane.stream;
     const float scale = to.scale;
     const float* const apart = exchange.device.sums;
+    const auto at = [&](const Range& range) {
+      float* const values = to.values == nullptr ? step_.FlatOf(range) : to.values + range.begin;
+      return DeviceSpan<float>{values, range.size(), stream};
+    };
     const auto target = [&](const Range& range) {
       if (to.touches) touched_.Forget(range);
-      return DeviceSpan<float>{to.values + range.begin, range.size(), stream};
+      return at(range);
     };
     if (!op.sparse()) {
       std::size_t from = 0;
       for (const Range& part : op.parts) {
-        const float* const sums = apart == nullptr ? step_.flat.data() + part.begin : apart + from;
+        const float* const sums = apart == nullptr ? step_.FlatOf(part) : apart + from;
         ScaleDenseOnDevice(stream, {sums, part.size(), stream}, scale, target(part));
         from += part.size();
       }
@@ -445,8 +497,7 @@ class DeviceLanes final : public Lanes {
     }
     for (const Range& range : exchange.payload.indexed) {
       AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
-                               {range.begin - whole.begin, whole.size()}, scale,
-                               {to.values + range.begin, range.size(), stream},
+                               {range.begin - whole.begin, whole.size()}, scale, at(range),
                                exchange.device.fault.data(),
                                to.touches ? touched_.Of(range, stream) : nullptr);
     }
