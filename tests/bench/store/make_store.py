@@ -22,9 +22,10 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKER = ROOT / "tests" / "integration" / "fake_worker.sh"
 CONFIG_SCHEMA = 2
 LATER_KEYS = (("method_options", "collective_options"), ("method_options", "dense_warmup_steps"),
+              ("method_options", "scope"),
               ("method_options", "bloom_policy"), ("method_options", "bloom_fpr"),
               ("feedback_options", "decay"), *((None, key) for key in (
-                  "data", "data_id", "weights", "weights_id", "evaluate")),
+                  "broadcast_bytes", "data", "data_id", "weights", "weights_id", "evaluate")),
               *(("recipe", key) for key in (
                   "learning_rate_per_worker", "warmup_from", "warmup_epochs", "warmup_fraction", "epochs",
                   "boundaries", "decay_factor", "patience", "schedule_span", "no_decay", "clip_norm", "clip",
