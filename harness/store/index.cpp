@@ -18,7 +18,7 @@ using nlohmann::json;
 
 // Raised if the tables change, or the checks that find contradictions in trials. An index with
 // another number is rebuilt.
-constexpr int kIndexVersion = 9;
+constexpr int kIndexVersion = 10;
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS trial(trial_id TEXT PRIMARY KEY, experiment TEXT, part TEXT, kind TEXT,

@@ -111,12 +111,14 @@ std::string WhatTrafficContradicts(const Trial& trial,
   const bool dense = traffic == Traffic::kDenseRing;
   const double share = dense ? 2 * (workers - 1) / workers : workers - 1;  // of the payload
   const double hops = dense ? 2 * (workers - 1) : workers - 1;  // messages of a rank in an exchange
-  // Parts of fewer elements than ranks, and selections by a threshold, may be empty.
+  // Parts of fewer elements than ranks, and selections by a threshold, may be empty. A modelled
+  // trial lists no tensors.
   const bool none_is_empty =
-      dense ? std::ranges::all_of(trial.layout,
-                                  [&](const LayoutTensor& tensor) {
-                                    return static_cast<double>(tensor.numel) >= workers;
-                                  })
+      dense ? !trial.layout.empty() &&
+                  std::ranges::all_of(trial.layout,
+                                      [&](const LayoutTensor& tensor) {
+                                        return static_cast<double>(tensor.numel) >= workers;
+                                      })
             : SelectsTheDensity(trial.config);
   for (const auto& [step, sums] : steps) {
     if (const double bytes = share * sums.payload; std::abs(sums.sent - bytes) > 0.5)

@@ -79,6 +79,16 @@ method = ["dense", "wfbp"]
 cluster = ["gtopk-1gbe", "this-machine"]
 workload = ["resnet50-imagenet", "digits-resnet"]
 workers = [4, 2]
+[[part]]
+id = "parts"  # tensors of fewer elements than ranks: some parts of the ring are empty, and no messages
+[part.defaults]
+mode = "modelled"
+method = "dense"
+method_options = { planner = "layer-wise" }
+cluster = "gtopk-1gbe"
+workload = "resnet20-cifar10"
+transport = "mpi"
+workers = 32
 """
 
 
