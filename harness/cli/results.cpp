@@ -217,8 +217,8 @@ int StatusVerb(Program& program, const std::string& name) {
   }
   for (const auto& trial : trials) {
     if (trial["annotations"].empty()) continue;
-    fmt::print("left out: {} ({})\n", trial["trial_id"].get<std::string>(),
-               trial["annotations"].dump());
+    fmt::print("left out: {}: {}\n", trial["trial_id"].get<std::string>(),
+               fmt::join(trial["annotations"].get<std::vector<std::string>>(), "; "));
   }
   if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
     fmt::print("{}\n", warning);
