@@ -212,7 +212,7 @@ std::string CheckedNumbers(const Verification& verification) {
   if (verification.of_steps > 0)
     said += fmt::format(", the metrics of {} follow from their steps", verification.of_steps);
   if (verification.without_numbers > 0)
-    said += fmt::format(", {} failed or are results of others", verification.without_numbers);
+    said += fmt::format(", {} failed or imported", verification.without_numbers);
   return said;
 }
 
