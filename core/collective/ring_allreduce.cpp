@@ -242,17 +242,18 @@ CollectiveDescriptor RingAllReduce() {
 }
 
 const Collective& RingReduceScatter() {
-  static const CollectiveDescriptor kDescriptor = HalfOfAllreduce("ring-reduce-scatter", [](const Options&) {
-    return std::unique_ptr<Collective>(std::make_unique<HalfRing>(true));
-  });
+  static const CollectiveDescriptor kDescriptor = HalfOfAllreduce(
+      "ring-reduce-scatter",
+      [](const Options&) { return std::unique_ptr<Collective>(std::make_unique<HalfRing>(true)); });
   static const auto kMade = MakeCollective(kDescriptor);
   return *kMade;
 }
 
 const Collective& RingAllGather() {
-  static const CollectiveDescriptor kDescriptor = HalfOfAllreduce("ring-allgather", [](const Options&) {
-    return std::unique_ptr<Collective>(std::make_unique<HalfRing>(false));
-  });
+  static const CollectiveDescriptor kDescriptor =
+      HalfOfAllreduce("ring-allgather", [](const Options&) {
+        return std::unique_ptr<Collective>(std::make_unique<HalfRing>(false));
+      });
   static const auto kMade = MakeCollective(kDescriptor);
   return *kMade;
 }

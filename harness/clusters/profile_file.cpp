@@ -126,7 +126,8 @@ fs::path FingerprintFile(const ProfileFolders& profiles, const std::string& name
 std::vector<std::string> FingerprintNames(const ProfileFolders& profiles) {
   std::vector<std::string> names;
   for (const std::string& stem : profiles.Names(".json", kSystems)) {
-    if (stem.ends_with(kFingerprintEnd)) names.push_back(stem.substr(0, stem.size() - kFingerprintEnd.size()));
+    if (stem.ends_with(kFingerprintEnd))
+      names.push_back(stem.substr(0, stem.size() - kFingerprintEnd.size()));
   }
   return names;
 }

@@ -66,7 +66,7 @@ std::vector<std::size_t> BestOf(const float* values, std::size_t count) {
 
 class WindowTask final : public Task {
   static constexpr std::size_t kEvaluationBatch = 32;  // windows
-  static constexpr std::size_t kLongestAnswer = 30;  // pieces
+  static constexpr std::size_t kLongestAnswer = 30;    // pieces
 
  public:
   WindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size, ForwardPass logits)

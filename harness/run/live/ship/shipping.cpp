@@ -167,8 +167,9 @@ bool Shipping::Broadcast(const fs::path& archive, std::vector<NodeStore>& nodes)
                kMostSecondsOfFiles, channel_.interrupted());
   if (!sent.ok) return false;
   ForEachNode(nodes, [&](const NodeStore& node) {
-    channel_.Run(node.node, Unpacking("-f " + QuotedPath(there)) + " && rm " + QuotedPath(there) + Done(),
-                 "", kMostSecondsOfFiles);
+    channel_.Run(node.node,
+                 Unpacking("-f " + QuotedPath(there)) + " && rm " + QuotedPath(there) + Done(), "",
+                 kMostSecondsOfFiles);
   });
   return true;
 }
@@ -192,8 +193,9 @@ void Shipping::Transfer(const Shipment& shipment, std::vector<NodeStore>& nodes)
   // Sent one by one, the nodes would take the same bytes through this host's link.
   if (channel_.method().kind == Kind::kSrun && nodes.size() > 1 && !everywhere.empty()) {
     const fs::path archive = staging.folder() / (Nonce() + ".tar");
-    const ShellResult packed = RunShell(packing(everywhere, "all.list") + " -f " + QuotedPath(archive),
-                                        kMostSecondsOfFiles, channel_.interrupted());
+    const ShellResult packed =
+        RunShell(packing(everywhere, "all.list") + " -f " + QuotedPath(archive),
+                 kMostSecondsOfFiles, channel_.interrupted());
     if (packed.ok && Broadcast(archive, nodes)) {
       for (NodeStore& node : nodes) node.has.insert(everywhere.begin(), everywhere.end());
     }
@@ -211,8 +213,8 @@ void Shipping::Link(const Shipment& shipment) const {
   std::string links = fmt::format("set -e\ncd {}\n", QuotedPath(store_));
   for (const ShippedFile& file : shipment.files) {
     const fs::path at = folder_ / file.name;
-    links += fmt::format("mkdir -p {} && ln -f files/{} {}\n", QuotedPath(at.parent_path()), file.hash,
-                         QuotedPath(at));
+    links += fmt::format("mkdir -p {} && ln -f files/{} {}\n", QuotedPath(at.parent_path()),
+                         file.hash, QuotedPath(at));
   }
   links += fmt::format(
       "[ -x {0} ] || {{ echo {0} may not be run there: expected a TMPDIR without noexec; exit 1; "
