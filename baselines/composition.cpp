@@ -46,6 +46,7 @@ PayloadCoding CodingOf(const Composition& made) {
                          std::to_string(kMostOfChunk));
     coding.chunk = static_cast<std::uint32_t>(chunk == 0 ? kMostOfChunk : chunk);
     coding.density = chunk == 0 ? 0 : made.density;
+    coding.codes_by_chunk = StringOption(sending, "scope") == "chunk";
   }
   if (coding.indices != IndexCoding::kBloom) return coding;
   coding.policy = policy == "random" ? BloomPolicy::kRandom
@@ -96,6 +97,8 @@ std::span<const OptionSpec> SendingOptions() {
       NumberOption("bloom_fpr", 0.0, 0, 0.5,
                    "fraction of the indices that were not selected but are in the filter; 0: a "
                    "tenth of the selected fraction"),
+      ChoiceOption("scope", "tensor", {"tensor", "chunk"},
+                   "what the four levels of codes4 are for: a tensor, or each of its chunks"),
       {"payload_dense",
        "indexed",
        0,

@@ -26,6 +26,13 @@ void CheckCoding(const Composition& made) {
     SPARFUSE_THROW(kConfig, "payload_values = codes4, payload_indices = " + ToString(indices) +
                                 ": codes need selections by chunks; expected \"u12\"");
   }
+  if (StringOption(made.sending, "scope") != "tensor" &&
+      made.coding.values != ValueCoding::kCodes4) {
+    SPARFUSE_THROW(kConfig,
+                   "scope = " + ToString(made.sending.at("scope")) +
+                       " with payload_values = " + ToString(made.sending.at("payload_values")) +
+                       ", which has no levels: expected \"codes4\", or \"tensor\"");
+  }
   if (made.coding.indices == IndexCoding::kBloom) return;
   for (const OptionSpec& option : SendingOptions()) {
     if (!option.name.starts_with("bloom_") || made.sending.at(option.name) == option.fallback) {
@@ -211,6 +218,12 @@ void CheckDenseWarmup(const Composition& made) {
                        "expected \"residual\" or \"none\", or 0");
 }
 
+// An option of strategies that select; empty for others.
+OptionValue OptionOf(const Composition& made, std::string_view key) {
+  const auto found = made.strategy_options.find(key);
+  return found == made.strategy_options.end() ? OptionValue() : found->second;
+}
+
 OptionValue FallbackOf(std::string_view key) {
   return std::ranges::find(SendingOptions(), key, &OptionSpec::name)->fallback;
 }
@@ -246,6 +259,13 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
       !made.sparse_collective->traits().selects,
       "the collective \"" + std::string(collective.name) +
           "\" selects from gradients by itself: expected another collective with local steps");
+  SPARFUSE_REQUIRE(
+      !made.sparse_collective->traits().sums || (!steps->by_senders && !steps->to_median),
+      "combine = " + ToString(OptionOf(made, "combine")) +
+          ", clip = " + ToString(OptionOf(made, "clip")) + " with the collective \"" +
+          std::string(collective.name) +
+          "\", which adds payloads on the way, so that nobody sees what a rank sent: expected "
+          "\"sparse-allgather\", or \"ranks\" and \"none\"");
   SPARFUSE_REQUIRE(made.feedback.warmup_epochs == 0,
                    "warmup_epochs = " + std::to_string(made.feedback.warmup_epochs) +
                        " with local steps, whose windows all have one density: expected 0");

@@ -59,10 +59,28 @@ std::size_t SizeOfChunk(PayloadCoding coding, std::size_t chunk, std::size_t n) 
   return std::min<std::size_t>(coding.chunk, n - chunk * coding.chunk);
 }
 
-std::size_t BytesOfValues(ValueCoding values, std::size_t count) {
-  if (values == ValueCoding::kF32) return count * sizeof(float);
-  if (values == ValueCoding::kF16) return count * sizeof(std::uint16_t);
-  return count == 0 ? 0 : BitBytes(count, kCodeBits) + kLevelBytes;
+std::size_t BytesOfLevels(PayloadCoding coding, std::size_t n) {
+  return kLevelBytes * (coding.codes_by_chunk ? ChunksOf(coding, n) : 1);
+}
+
+std::size_t BytesOfValues(PayloadCoding coding, std::size_t count, std::size_t n) {
+  if (coding.values == ValueCoding::kF32) return count * sizeof(float);
+  if (coding.values == ValueCoding::kF16) return count * sizeof(std::uint16_t);
+  return count == 0 ? 0 : BitBytes(count, kCodeBits) + BytesOfLevels(coding, n);
+}
+
+// Calls body(begin, end) for the elements with levels of their own: of each chunk, or all.
+template <class Body>
+void ForScopes(PayloadCoding coding, std::span<const std::uint32_t> indices, std::size_t n,
+               const Body& body) {
+  if (!coding.codes_by_chunk) return body(0, indices.size());
+  std::size_t begin = 0;
+  for (std::size_t c = 0; c < ChunksOf(coding, n); ++c) {
+    std::size_t end = begin;
+    while (end < indices.size() && indices[end] / coding.chunk == c) ++end;
+    body(begin, end);
+    begin = end;
+  }
 }
 
 std::size_t BytesOfCounts(PayloadCoding coding, std::size_t n) {
@@ -70,27 +88,37 @@ std::size_t BytesOfCounts(PayloadCoding coding, std::size_t n) {
 }
 
 std::byte* StoreChunkValues(PayloadCoding coding, std::span<const std::uint32_t> indices,
-                            std::span<float> values, std::span<float> residual, std::byte* to) {
+                            std::span<float> values, std::span<float> residual, std::size_t n,
+                            std::byte* to) {
   if (coding.values != ValueCoding::kCodes4) {
     RoundToCoding({coding.values}, indices, values, residual);
     // StoreValues writes a multiple of four bytes; the last ones may be padding.
     std::vector<std::byte> stored(ValueBytes(coding.values, values.size()));
     StoreValues(coding.values, values, stored.data());
-    return std::copy_n(stored.data(), BytesOfValues(coding.values, values.size()), to);
+    return std::copy_n(stored.data(), BytesOfValues(coding, values.size(), n), to);
   }
   if (values.empty()) return to;
   std::vector<std::uint8_t> codes(values.size());
-  const std::array<float, 4> levels = Codes4(values, codes);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float level = levels[codes[i]];
-    if (!residual.empty()) residual[indices[i]] += values[i] - level;
-    values[i] = level;
-  }
+  std::vector<std::array<float, 4>> levels;
+  ForScopes(coding, indices, n, [&](std::size_t begin, std::size_t end) {
+    auto& of = levels.emplace_back();
+    if (begin == end) return;
+    const std::span<std::uint8_t> own = std::span(codes).subspan(begin, end - begin);
+    of = Codes4(values.subspan(begin, end - begin), own);
+    for (std::size_t i = begin; i < end; ++i) {
+      const float level = of[codes[i]];
+      if (!residual.empty()) residual[indices[i]] += values[i] - level;
+      values[i] = level;
+    }
+  });
   to = PackBits(codes.size(), kCodeBits, to, [&](std::size_t i) { return codes[i]; });
-  return StoreBytes(to, levels);
+  for (const auto& each : levels) to = StoreBytes(to, each);
+  return to;
 }
 
+// indices: of the whole range.
 void ReadChunkValues(PayloadCoding coding, std::span<const std::byte> from,
+                     std::span<const std::uint32_t> indices, std::size_t n,
                      std::span<float> values) {
   if (coding.values != ValueCoding::kCodes4) {
     std::vector<std::byte> stored(ValueBytes(coding.values, values.size()));
@@ -98,15 +126,23 @@ void ReadChunkValues(PayloadCoding coding, std::span<const std::byte> from,
     return ReadValues(coding.values, stored, 0, values);
   }
   if (values.empty()) return;
-  const std::size_t at = from.size() - kLevelBytes;
-  const auto levels = LoadBytes<std::array<float, 4>>(from.data() + at);
-  for (std::size_t code = 0; code < levels.size(); ++code) {
-    if (!std::isfinite(levels[code])) {
-      MalformedPayload("level " + std::to_string(code) + " is not finite");
+  const std::size_t at = from.size() - BytesOfLevels(coding, n);
+  std::vector<std::uint8_t> codes(values.size());
+  UnpackBits(
+      from.first(at), values.size(), kCodeBits, "codes",
+      [&](std::size_t i, std::uint32_t code) { codes[i] = static_cast<std::uint8_t>(code); });
+  const std::byte* next = from.data() + at;
+  ForScopes(coding, indices, n, [&](std::size_t begin, std::size_t end) {
+    const auto levels = LoadBytes<std::array<float, 4>>(next);
+    for (std::size_t code = 0; code < levels.size(); ++code) {
+      if (std::isfinite(levels[code]) && (begin < end || levels[code] == 0)) continue;
+      const auto number = static_cast<std::size_t>(next - from.data() - at) / sizeof(float) + code;
+      MalformedPayload("level " + std::to_string(number) +
+                       (begin < end ? " is not finite" : " is of no element, and is not 0"));
     }
-  }
-  UnpackBits(from.first(at), values.size(), kCodeBits, "codes",
-             [&](std::size_t i, std::uint32_t code) { values[i] = levels[code]; });
+    for (std::size_t i = begin; i < end; ++i) values[i] = levels[codes[i]];
+    next += kLevelBytes;
+  });
 }
 
 }  // namespace
@@ -114,7 +150,7 @@ void ReadChunkValues(PayloadCoding coding, std::span<const std::byte> from,
 std::size_t ChunkCodedBytes(PayloadCoding coding, std::size_t count, std::size_t n) {
   assert(coding.indices == IndexCoding::kU12 && coding.chunk > 0);
   const std::size_t bytes =
-      BytesOfCounts(coding, n) + BitBytes(count, kIndexBits) + BytesOfValues(coding.values, count);
+      BytesOfCounts(coding, n) + BitBytes(count, kIndexBits) + BytesOfValues(coding, count, n);
   return (bytes + 3) / 4 * 4;
 }
 
@@ -172,7 +208,7 @@ std::size_t EncodeChunks(PayloadCoding coding, std::span<const std::uint32_t> in
   }
   to = PackBits(indices.size(), kIndexBits, to,
                 [&](std::size_t i) { return indices[i] % coding.chunk; });
-  to = StoreChunkValues(coding, indices, values, residual, to);
+  to = StoreChunkValues(coding, indices, values, residual, n, to);
   std::fill(to, out.data() + bytes, std::byte{0});
   return bytes;
 }
@@ -227,8 +263,8 @@ DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> b
     for (std::uint32_t& index : of_chunk) index += static_cast<std::uint32_t>(c * coding.chunk);
     at += of_chunk.size();
   }
-  const std::size_t value_bytes = BytesOfValues(coding.values, count);
-  ReadChunkValues(coding, coded.subspan(index_bytes, value_bytes), values);
+  const std::size_t value_bytes = BytesOfValues(coding, count, n);
+  ReadChunkValues(coding, coded.subspan(index_bytes, value_bytes), indices, n, values);
   for (const std::byte padding : coded.subspan(index_bytes + value_bytes)) {
     if (padding != std::byte{0}) MalformedPayload("its padding is not zero");
   }

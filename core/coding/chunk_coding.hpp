@@ -7,7 +7,8 @@
 //   counts   u16 for each chunk; only if they vary
 //   indices  12 bits each, within the chunk, increasing
 //   values   f32 or f16 each; or codes of 2 bits each, and then, unless there are none, the four
-//            levels that they stand for as f32
+//            levels that they stand for as f32; with codes by chunk four levels for each chunk,
+//            zeros for a chunk without elements
 // padded with zeros to a multiple of 4 bytes.
 //
 // Source: A. Sarfi et al., "Communication efficient LLM pre-training with SparseLoCo", arXiv

@@ -40,6 +40,7 @@ struct PayloadCoding {
   std::uint32_t chunk = 0;     // of kU12, as the next: elements of a chunk, at most 4096
   // The density of every chunk's selection, from which counts follow; 0: counts vary and are sent.
   double density = 0;
+  bool codes_by_chunk = false;  // of kCodes4: levels for each chunk, not for the selection
   bool operator==(const PayloadCoding&) const = default;
 
   // Whether selection_coding.hpp codes each selection by itself, and may change it. The functions

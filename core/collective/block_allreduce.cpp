@@ -53,12 +53,12 @@ CollectiveDescriptor Descriptor(std::string_view name, std::string_view summary)
 }  // namespace
 
 std::vector<OptionSpec> BlockSumOptions() {
-  return {BlockOption(),
+  return {BlockOption(), RoundingOption(),
           WholeOption("levels", 1, 1, 2, "2: first sums within nodes, then between them")};
 }
 
 BlockSum BlockSumOf(BlockCode code, const Options& resolved) {
-  return {{code, CheckedBlock("a collective of blocks", resolved)},
+  return {{code, CheckedBlock("a collective of blocks", resolved), RoundsAtRandom(resolved)},
           IntOption(resolved, "levels") == 2};
 }
 

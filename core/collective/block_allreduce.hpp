@@ -9,7 +9,7 @@
 
 namespace sparfuse {
 
-// Options of collectives that sum blocks: "block" and "levels".
+// Options of collectives that sum blocks: "block", "rounding" and "levels".
 std::vector<OptionSpec> BlockSumOptions();
 // Throws Error{kConfig} for a size that blocks cannot have.
 BlockSum BlockSumOf(BlockCode code, const Options& resolved);

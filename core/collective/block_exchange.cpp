@@ -54,6 +54,26 @@ class TwoLevels {
   Shards parts_;
 };
 
+// Encodes in the rounding number `turn` of an all-reduce, whose draws differ from the others'.
+class Encoder {
+ public:
+  Encoder(const BlockForm& form, std::size_t elements, std::uint64_t step, int rank, int turn)
+      : form_(form),
+        stream_(elements, static_cast<std::uint64_t>(rank) << 8 | static_cast<unsigned>(turn),
+                step) {}
+  // begin: of the values, among all of the all-reduce.
+  void operator()(std::size_t begin, std::span<const float> values,
+                  std::span<std::byte> out) const {
+    if (!form_.stochastic) return EncodeBlocks(form_, values, out);
+    const RandomStream own(stream_.key(), begin, 0);
+    EncodeBlocks(form_, values, out, &own);
+  }
+
+ private:
+  const BlockForm& form_;
+  RandomStream stream_;
+};
+
 // Sums the arrived blocks of a range, in the order of members.
 void Add(const BlockForm& form, const CodedBlocks& came, std::span<float> sum) {
   std::vector<float> decoded(sum.size());
@@ -104,8 +124,12 @@ Task RunInOneLevel(const BlockForm& form, Communicator& communicator, ExchangeBu
   CodedBlocks sent(ranks), came(ranks);
   for (std::size_t j = 0; j < ranks; ++j) sent[j].resize(form.Bytes(shards.Size(j)));
   for (auto& each : came) each.resize(form.Bytes(own));
+  const auto encoder = [&](int turn) {
+    return Encoder(form, data.size(), buffers.shape.step, communicator.rank(), turn);
+  };
   co_await OffThread(buffers, [&] {
-    for (std::size_t j = 0; j < ranks; ++j) EncodeBlocks(form, part(j), sent[j]);
+    const Encoder encode = encoder(0);
+    for (std::size_t j = 0; j < ranks; ++j) encode(shards.Begin(j), part(j), sent[j]);
   });
   came[rank] = sent[rank];
   std::vector<int> all(ranks);
@@ -121,7 +145,7 @@ Task RunInOneLevel(const BlockForm& form, Communicator& communicator, ExchangeBu
         AddInto(decoded, part(rank));
       }
     }
-    EncodeBlocks(form, part(rank), sent[rank]);
+    encoder(1)(shards.Begin(rank), part(rank), sent[rank]);
   });
   // Now `sent` holds the sums: this rank's goes to all, and the others' arrive.
   const CodedBlocks to_all(ranks, sent[rank]);
@@ -164,12 +188,17 @@ Task RunInTwoLevels(const BlockForm& form, Communicator& communicator, ExchangeB
   const Part part = levels.OfPlace(place), shard = levels.OfNode(place, node);
   const std::vector<int> of_node = levels.RanksOfNode(), of_place = levels.RanksOfPlace();
 
+  const auto encode = [&](int turn, Part range, std::span<std::byte> out) {
+    Encoder(form, data.size(), buffers.shape.step, communicator.rank(), turn)(range.begin,
+                                                                              of(range), out);
+  };
+
   CodedBlocks to(levels.per_node());
   CodedBlocks came(levels.per_node(), std::vector<std::byte>(form.Bytes(part.size)));
   co_await OffThread(buffers, [&] {
     for (std::size_t j = 0; j < to.size(); ++j) {
       to[j].resize(form.Bytes(levels.OfPlace(j).size));
-      EncodeBlocks(form, of(levels.OfPlace(j)), to[j]);
+      encode(0, levels.OfPlace(j), to[j]);
     }
     came[place] = to[place];
   });
@@ -181,7 +210,7 @@ Task RunInTwoLevels(const BlockForm& form, Communicator& communicator, ExchangeB
     Add(form, came, of(part));
     for (std::size_t k = 0; k < to_nodes.size(); ++k) {
       to_nodes[k].resize(form.Bytes(levels.OfNode(place, k).size));
-      EncodeBlocks(form, of(levels.OfNode(place, k)), to_nodes[k]);
+      encode(1, levels.OfNode(place, k), to_nodes[k]);
     }
     came_of_nodes[node] = to_nodes[node];
   });
@@ -191,7 +220,7 @@ Task RunInTwoLevels(const BlockForm& form, Communicator& communicator, ExchangeB
   CodedBlocks& sums = to_nodes;
   co_await OffThread(buffers, [&] {
     Add(form, came_of_nodes, of(shard));
-    EncodeBlocks(form, of(shard), sums[node]);
+    encode(2, shard, sums[node]);
   });
   const CodedBlocks to_all(levels.nodes(), sums[node]);
   co_await ExchangeBlocks(communicator, of_place, node, to_all, sums, tag + 2);

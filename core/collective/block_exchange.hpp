@@ -32,7 +32,8 @@ Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members,
 //   within nodes   these pass the received bytes on to all ranks of their nodes
 //
 // A value is rounded three times: before each of the first two steps, and as a sum. All ranks get
-// the same bytes; rounding errors are lost.
+// the same bytes; rounding errors are lost. A form that is stochastic draws by the elements, the
+// step, the rank and the number of the rounding.
 struct BlockSum {
   BlockForm form;
   bool two_levels = false;

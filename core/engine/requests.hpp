@@ -188,6 +188,7 @@ struct ApplyRequest {  // takes the sum of an exchange over all ranks
   // has arrived, and the range's parameters go back to the anchor.
   std::optional<Range> own = {};
   ApplyTo to = ApplyTo::kGradient;
+  bool last = true;  // anchor: of the exchanges that are received together
   Lane lane = Lane::kCompute;
   Ordering order = {};  // the exchange is waited for in any case
 };

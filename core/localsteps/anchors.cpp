@@ -8,7 +8,12 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/device/launch.hpp"
+#include "core/device/runtime.hpp"
+#include "core/localsteps/anchor_kernels.hpp"
+#include "core/localsteps/outer_step.hpp"
 #include "core/payload/accumulate.hpp"
+#include "core/payload/accumulate_device.hpp"
 
 namespace sparfuse {
 namespace {
@@ -22,54 +27,23 @@ void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
   });
 }
 
-struct StepArrays {
-  const float* sum;
-  float* anchor;
-  float* outer;          // null without state
-  const float* elastic;  // null except for kElastic
-  float* parameters;
-};
-
-float Mixed(const LocalSteps& steps, float anchor, float own) {
-  if (steps.mix == 0) return anchor;
-  return steps.mix == 1 ? own : anchor + steps.mix * (own - anchor);
-}
-
-void StepElement(const LocalSteps& steps, float average, std::size_t i, const StepArrays& of) {
-  float& a = of.anchor[i];
-  switch (steps.outer) {
-    case OuterRule::kAverage:
-      a = average;
-      break;
-    case OuterRule::kSgd:
-      a = a - steps.rate * average;
-      break;
-    case OuterRule::kMomentum: {
-      float& b = of.outer[i] = steps.momentum * of.outer[i] + average;
-      a = a - steps.rate * b;
-      break;
-    }
-    case OuterRule::kNesterov: {
-      float& b = of.outer[i] = steps.momentum * of.outer[i] + average;
-      a = a - steps.rate * (average + steps.momentum * b);
-      break;
-    }
-    case OuterRule::kElastic:  // applied to a sum, not an average
-      of.parameters[i] = of.parameters[i] - steps.rate * of.elastic[i];
-      a = a + steps.rate * average;
-      return;
-  }
-  of.parameters[i] = Mixed(steps, a, of.parameters[i]);
+// Calls the kernel for arrays of n elements, in the order of the stream.
+template <class Kernel>
+void LaunchElementwise(const Stream& stream, const Kernel& kernel) {
+  gpu::Launch(stream, gpu::ElementwiseBlocks(kernel.quads), kernel);
 }
 
 }  // namespace
 
-Anchors::Anchors(const GradientLayout& layout, const LocalSteps& steps)
+Anchors::Anchors(const GradientLayout& layout, const LocalSteps& steps, Device device)
     : layout_(layout),
       steps_(steps),
-      anchor_(layout.numel()),
-      outer_(steps.has_state() ? layout.numel() : 0),
-      elastic_(steps.outer == OuterRule::kElastic ? layout.numel() : 0) {}
+      device_(device),
+      stream_{device, nullptr},
+      anchor_(layout.numel(), device, "the anchor"),
+      outer_(steps.has_state() ? layout.numel() : 0, device, "the outer state"),
+      elastic_(steps.outer == OuterRule::kElastic ? layout.numel() : 0, device,
+               "the elastic differences") {}
 
 void Anchors::Move(ParameterView parameters) {
   if (parameters.size() != layout_.tensors()) {
@@ -85,12 +59,34 @@ void Anchors::Move(ParameterView parameters) {
   parameters_ = std::move(parameters);
 }
 
-void Anchors::Begin(ParameterView parameters) {
+void Anchors::Begin(ParameterView parameters, const Stream& stream) {
+  assert(stream.device == device_);
   Move(std::move(parameters));
+  stream_ = stream;
   for (std::size_t t = 0; t < layout_.tensors(); ++t) {
-    std::ranges::copy(parameters_[t], anchor_.data() + layout_.tensor(t).offset);
+    float* const anchor = anchor_.data() + layout_.tensor(t).offset;
+    if (on_host()) {
+      std::ranges::copy(parameters_[t], anchor);
+    } else {
+      gpu::CopyAsync(stream_, anchor, parameters_[t].data(), parameters_[t].size_bytes());
+    }
   }
-  std::ranges::fill(outer_.host(), 0.0f);
+  if (on_host()) {
+    std::ranges::fill(outer_.host(), 0.0f);
+    return;
+  }
+  gpu::FillAsync(stream_, outer_.data(), 0, outer_.size() * sizeof(float));
+  gpu::Synchronize(stream_);
+}
+
+std::span<const float> Anchors::Of(const Buffer<float>& values, Range range,
+                                   std::vector<float>& copy) {
+  if (values.size() == 0) return {};
+  if (on_host()) return values.host().subspan(range.begin, range.size());
+  copy.resize(range.size());
+  gpu::CopyAsync(stream_, copy.data(), values.data() + range.begin, range.size() * sizeof(float));
+  gpu::Synchronize(stream_);
+  return copy;
 }
 
 template <class Body>
@@ -115,7 +111,7 @@ bool Anchors::Pack(std::size_t tensor, PackSource source, std::span<float> to, T
   ForChunks(to.size(), pool, [&](std::size_t begin, std::size_t end) {
     bool all = true;
     for (std::size_t i = begin; i < end; ++i) {
-      to[i] = kept == nullptr ? anchor[i] - parameters[i] : parameters[i] - anchor[i];
+      to[i] = PackedElement(source, anchor[i], parameters[i]);
       all &= std::isfinite(to[i]);
     }
     if (kept != nullptr) std::copy(to.begin() + begin, to.begin() + end, kept + begin);
@@ -124,30 +120,129 @@ bool Anchors::Pack(std::size_t tensor, PackSource source, std::span<float> to, T
   return finite;
 }
 
-void Anchors::Step(Range range, std::span<const float> sum, float scale, ThreadPool& pool) {
+void Anchors::Step(Range range, std::span<const float> sum, float scale, bool last,
+                   ThreadPool& pool) {
   assert(sum.size() == range.size());
+  if (steps_.outer_clip > 0) {
+    Grow(range, sum, scale, pool);
+    if (last) MoveClipped(pool);
+    return;
+  }
+  const float factor = steps_.outer == OuterRule::kElastic ? 1.0f : scale;
   ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
-    const StepArrays of{sum.data() + (begin - range.begin), anchor_.data() + begin,
-                        outer_.size() > 0 ? outer_.data() + begin : nullptr,
-                        elastic_.size() > 0 ? elastic_.data() + begin : nullptr, parameters};
-    const float factor = steps_.outer == OuterRule::kElastic ? 1.0f : scale;
-    ForChunks(count, pool, [&](std::size_t first, std::size_t last) {
-      for (std::size_t i = first; i < last; ++i) StepElement(steps_, of.sum[i] * factor, i, of);
+    const float* const sums = sum.data() + (begin - range.begin);
+    float* const anchor = anchor_.data() + begin;
+    float* const outer = outer_.size() > 0 ? outer_.data() + begin : nullptr;
+    const float* const elastic = elastic_.size() > 0 ? elastic_.data() + begin : nullptr;
+    ForChunks(count, pool, [&](std::size_t first, std::size_t end) {
+      for (std::size_t i = first; i < end; ++i) {
+        OuterElement of{anchor[i], outer == nullptr ? 0.0f : outer[i], parameters[i]};
+        StepElement(steps_, sums[i] * factor, elastic == nullptr ? 0.0f : elastic[i], of);
+        anchor[i] = of.anchor;
+        if (outer != nullptr) outer[i] = of.outer;
+        parameters[i] = of.parameter;
+      }
     });
+  });
+}
+
+void Anchors::Grow(Range range, std::span<const float> sum, float scale, ThreadPool& pool) {
+  grown_.push_back(range);
+  float* const outer = outer_.data() + range.begin;
+  ForChunks(sum.size(), pool, [&](std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) {
+      outer[i] = GrownMomentum(steps_, sum[i] * scale, outer[i]);
+    }
+  });
+}
+
+// Sums squares in the order of the ranges, whatever the pool's size.
+void Anchors::MoveClipped(ThreadPool& pool) {
+  double squares = 0;
+  for (const Range& range : grown_) {
+    const std::span<float> outer = outer_.host().subspan(range.begin, range.size());
+    std::vector<double> of_chunk((outer.size() + kChunk - 1) / kChunk);
+    ForChunks(outer.size(), pool, [&](std::size_t first, std::size_t end) {
+      for (std::size_t i = first; i < end; ++i) {
+        of_chunk[first / kChunk] += static_cast<double>(outer[i]) * outer[i];
+      }
+    });
+    for (const double each : of_chunk) squares += each;
+  }
+  const double norm = std::sqrt(squares);
+  const float factor = norm > steps_.outer_clip ? static_cast<float>(steps_.outer_clip / norm) : 1;
+  for (const Range& range : grown_) {
+    ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
+      float* const anchor = anchor_.data() + begin;
+      float* const outer = outer_.data() + begin;
+      ForChunks(count, pool, [&](std::size_t first, std::size_t end) {
+        for (std::size_t i = first; i < end; ++i) {
+          OuterElement of{anchor[i], outer[i] * factor, parameters[i]};
+          MoveByMomentum(steps_, of);
+          anchor[i] = of.anchor;
+          outer[i] = of.outer;
+          parameters[i] = of.parameter;
+        }
+      });
+    });
+  }
+  grown_.clear();
+}
+
+void Anchors::PackOnDevice(std::size_t tensor, PackSource source, float* to,
+                           std::uint32_t* not_finite) {
+  const std::span<float> parameters = parameters_[tensor];
+  const std::size_t n = parameters.size();
+  if (source == PackSource::kParameters) {
+    return CopyFiniteOnDevice(stream_, {parameters.data(), n, stream_}, {to, n, stream_},
+                              not_finite);
+  }
+  assert(source != PackSource::kGradient);
+  const std::size_t offset = layout_.tensor(tensor).offset;
+  const float* const anchor = anchor_.data() + offset;
+  float* const kept = source == PackSource::kElastic ? elastic_.data() + offset : nullptr;
+  LaunchElementwise(
+      stream_, gpu::PackParameters{gpu::QuadsOf(n, anchor, parameters.data(), to, kept), source,
+                                   anchor, parameters.data(), to, kept, not_finite});
+}
+
+void Anchors::StepOnDevice(Range range, const float* sum, float scale) {
+  const float factor = steps_.outer == OuterRule::kElastic ? 1.0f : scale;
+  ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
+    const float* const sums = sum + (begin - range.begin);
+    float* const anchor = anchor_.data() + begin;
+    float* const outer = outer_.size() > 0 ? outer_.data() + begin : nullptr;
+    const float* const elastic = elastic_.size() > 0 ? elastic_.data() + begin : nullptr;
+    LaunchElementwise(stream_,
+                      gpu::StepAnchor{gpu::QuadsOf(count, sums, anchor, outer, elastic, parameters),
+                                      steps_, sums, factor, elastic, anchor, outer, parameters});
   });
 }
 
 void Anchors::Restart(Range range) {
   ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
-    std::copy_n(anchor_.data() + begin, count, parameters);
+    const float* const anchor = anchor_.data() + begin;
+    if (on_host()) {
+      std::copy_n(anchor, count, parameters);
+    } else {
+      gpu::CopyAsync(stream_, parameters, anchor, count * sizeof(float));
+    }
   });
 }
 
 void Anchors::Swap() {
   for (std::size_t t = 0; t < layout_.tensors(); ++t) {
-    std::ranges::swap_ranges(parameters_[t], std::span(anchor_.data() + layout_.tensor(t).offset,
-                                                       parameters_[t].size()));
+    const std::span<float> parameters = parameters_[t];
+    float* const anchor = anchor_.data() + layout_.tensor(t).offset;
+    if (on_host()) {
+      std::ranges::swap_ranges(parameters, std::span(anchor, parameters.size()));
+    } else if (!parameters.empty()) {
+      LaunchElementwise(
+          stream_, gpu::SwapElements{gpu::QuadsOf(parameters.size(), parameters.data(), anchor),
+                                     parameters.data(), anchor});
+    }
   }
+  if (!on_host()) gpu::Synchronize(stream_);
 }
 
 }  // namespace sparfuse

@@ -1,5 +1,6 @@
 // Keeps the anchor and the outer optimizer's state of a rank that trains for windows of steps by
-// itself. Moves them and the rank's parameters when an average has arrived.
+// itself. Moves them and the rank's parameters when an average has arrived. They lie where the
+// parameters lie.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +15,20 @@
 
 namespace sparfuse {
 
-// The memory of the parameters of each tensor of a layout: [tensors], by position, float32.
+// The memory of the parameters of each tensor of a layout: [tensors], by position, float32. It may
+// be a device's.
 using ParameterView = std::vector<std::span<float>>;
 
-// Host memory, in the order of the layout. Used by one thread at a time.
+// Arrays in the order of the layout. Used by one thread at a time. On a device, all work is done in
+// the order of the stream that Begin gets.
 class Anchors {
  public:
-  // layout: outlives it.
-  Anchors(const GradientLayout& layout, const LocalSteps& steps);
+  // layout: outlives it. device: of the parameters. Throws Error{kOutOfMemory} if it has no room.
+  Anchors(const GradientLayout& layout, const LocalSteps& steps, Device device = {});
 
-  // Sets the anchor to these parameters, and the outer state to zero.
-  void Begin(ParameterView parameters);
+  // Sets the anchor to these parameters, and the outer state to zero. stream: in whose order the
+  // parameters are read and written from now on.
+  void Begin(ParameterView parameters, const Stream& stream = {});
   // The same parameters lie in other memory from now on.
   void Move(ParameterView parameters);
   bool begun() const noexcept { return !parameters_.empty(); }
@@ -33,35 +37,47 @@ class Anchors {
   bool Pack(std::size_t tensor, PackSource source, std::span<float> to, ThreadPool& pool);
   // Applies the outer rule to a range of the layout. sum: [range], over ranks; each element is
   // first multiplied by `scale`, which makes it an average.
-  void Step(Range range, std::span<const float> sum, float scale, ThreadPool& pool);
+  // With outer_clip, moves the outer state alone, and all anchors at the `last` of the ranges that
+  // are clipped together.
+  void Step(Range range, std::span<const float> sum, float scale, bool last, ThreadPool& pool);
+  // The same on a device. Both give the work to the stream and return. not_finite: a word on the
+  // device, as CopyFiniteOnDevice's.
+  void PackOnDevice(std::size_t tensor, PackSource source, float* to, std::uint32_t* not_finite);
+  void StepOnDevice(Range range, const float* sum, float scale);
   // The parameters of a range go back to the anchor.
   void Restart(Range range);
-  // Exchanges parameters and anchor, so that the anchor can be evaluated.
+  // Exchanges parameters and anchor, so that the anchor can be evaluated. Waits for the device.
   void Swap();
 
-  std::span<const float> anchor(Range range) const { return Of(anchor_, range); }
-  // Zeros if the rule has no state.
-  std::span<const float> outer_state(Range range) const { return Of(outer_, range); }
+  // On a device these wait, and return copies that the next call overwrites. The second has no
+  // elements if the rule has no state.
+  std::span<const float> anchor(Range range) { return Of(anchor_, range, anchor_on_host_); }
+  std::span<const float> outer_state(Range range) { return Of(outer_, range, outer_on_host_); }
   // Bytes of the anchor and of the state that the rule keeps.
   std::size_t bytes() const noexcept {
     return sizeof(float) * (anchor_.size() + outer_.size() + elastic_.size());
   }
 
  private:
-  static std::span<const float> Of(const Buffer<float>& values, Range range) {
-    return values.host().subspan(range.begin, range.size());
-  }
+  bool on_host() const noexcept { return device_.kind == DeviceKind::kHost; }
+  std::span<const float> Of(const Buffer<float>& values, Range range, std::vector<float>& copy);
   // Calls body(parameters, first element in the layout, count) for the part of each tensor that
   // lies in the range.
   template <class Body>
   void ForTensors(Range range, const Body& body);
+  void Grow(Range range, std::span<const float> sum, float scale, ThreadPool& pool);
+  void MoveClipped(ThreadPool& pool);
 
   const GradientLayout& layout_;
   const LocalSteps steps_;
+  const Device device_;
+  Stream stream_;
   ParameterView parameters_;
   Buffer<float> anchor_;
   Buffer<float> outer_;    // of rules that have state
   Buffer<float> elastic_;  // with kElastic: the values sent last
+  std::vector<float> anchor_on_host_, outer_on_host_;
+  std::vector<Range> grown_;  // with outer_clip: whose outer state is not clipped yet
 };
 
 }  // namespace sparfuse

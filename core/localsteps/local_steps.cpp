@@ -21,6 +21,12 @@ LocalSteps LocalStepsOf(const Options& resolved) {
   steps.momentum = static_cast<float>(DoubleOption(resolved, "outer_momentum"));
   steps.mix = static_cast<float>(DoubleOption(resolved, "mix"));
   steps.long_first = StringOption(resolved, "first") == "long";
+  steps.penalty = static_cast<float>(DoubleOption(resolved, "penalty"));
+  steps.outer_clip = static_cast<float>(DoubleOption(resolved, "outer_clip"));
+  if (resolved.contains("combine")) {  // of a strategy that selects
+    steps.by_senders = StringOption(resolved, "combine") == "senders";
+    steps.to_median = StringOption(resolved, "clip") == "median";
+  }
   const auto refuse = [](const std::string& what) {
     SPARFUSE_THROW(kConfig, "strategy \"local-steps\": " + what);
   };
@@ -41,6 +47,16 @@ LocalSteps LocalStepsOf(const Options& resolved) {
   if (steps.outer == OuterRule::kAverage && steps.rate != 1) {
     refuse("outer_rate = " + ToString(resolved.at("outer_rate")) +
            " with outer = average, which has no rate: expected 1");
+  }
+  const bool of_differences = steps.outer == OuterRule::kSgd || steps.has_state();
+  if (!of_differences && steps.penalty != 1) {
+    refuse("penalty = " + ToString(resolved.at("penalty")) + " with outer = " + outer +
+           ", which has no average of differences: expected 1, or \"sgd\", \"momentum\" or "
+           "\"nesterov\"");
+  }
+  if (steps.outer_clip != 0 && steps.outer != OuterRule::kMomentum) {
+    refuse("outer_clip = " + ToString(resolved.at("outer_clip")) + " with outer = " + outer +
+           ", whose step is not the outer momentum alone: expected \"momentum\", or 0");
   }
   return steps;
 }

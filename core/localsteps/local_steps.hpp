@@ -41,9 +41,17 @@ struct LocalSteps {
   float momentum = 0;
   float mix = 0;            // weight of the rank's own parameters
   bool long_first = false;  // no fragment is received before the first window is over
+  float penalty = 1;        // D is divided by it first: for averages that come late
+  float outer_clip = 0;     // the largest norm of b over what is received together; 0: any
+  // Of selections: D is the sum divided by the ranks that sent the element, not by all.
+  bool by_senders = false;
+  // Of selections: the values of a rank are first scaled down to the median norm over ranks.
+  bool to_median = false;
 
   // A whole window passes between send and receipt; every window begins at the anchor.
   bool lags() const noexcept { return delay == every; }
+  // These rules count and measure values, in host memory.
+  bool looks_on_host() const noexcept { return by_senders || to_median || outer_clip > 0; }
   bool has_state() const noexcept {
     return outer == OuterRule::kMomentum || outer == OuterRule::kNesterov;
   }

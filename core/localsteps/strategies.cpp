@@ -109,10 +109,14 @@ class LocalStepsStrategy final : public Strategy {
     return all;
   }
 
-  static void Receive(Engine& engine, const std::vector<Handle>& exchanges,
-                      const std::vector<Handle>& after) {
-    for (const Handle exchange : exchanges) {
-      engine.Apply({.exchange = exchange, .to = ApplyTo::kAnchor, .order = {.after = after}});
+  // One after another, if they are clipped together.
+  void Receive(Engine& engine, const std::vector<Handle>& exchanges, std::vector<Handle> after) {
+    for (std::size_t i = 0; i < exchanges.size(); ++i) {
+      const Handle applied = engine.Apply({.exchange = exchanges[i],
+                                           .to = ApplyTo::kAnchor,
+                                           .last = i + 1 == exchanges.size(),
+                                           .order = {.after = after}});
+      if (steps_.outer_clip > 0) after = {applied};
     }
   }
 
@@ -141,7 +145,26 @@ std::vector<OptionSpec> LocalStepsOptions() {
       NumberOption("outer_momentum", 0.0, 0, 1, "momentum of the outer optimizer"),
       ChoiceOption(
           "first", "short", {"short", "long"},
-          "length of a fragment's first window: until its first date, or one window longer")};
+          "length of a fragment's first window: until its first date, or one window longer"),
+      NumberOption("penalty", 1.0, 1, 1e6,
+                   "divisor of the average of differences before the outer rule, for averages that "
+                   "come late; 1: none"),
+      NumberOption(
+          "outer_clip", 0.0, 0, 1e9,
+          "largest norm of the outer momentum over the tensors that are received together, "
+          "which is scaled down to it; 0: any")};
+}
+
+std::vector<OptionSpec> SparseLocalStepsOptions() {
+  std::vector<OptionSpec> options = LocalStepsOptions();
+  options.push_back(ChoiceOption(
+      "combine", "ranks", {"ranks", "senders"},
+      "divisor of an element's sum: all ranks, or those that sent it, as published code has it"));
+  options.push_back(ChoiceOption(
+      "clip", "none", {"none", "median"},
+      "median: a rank's values of a tensor are scaled down to the median norm over ranks, the "
+      "lower one of an even number"));
+  return options;
 }
 
 std::unique_ptr<Strategy> Make(const Options& options) {
@@ -175,7 +198,7 @@ const StrategyDescriptor kSparseLocalSteps = {
     .revision = 1,
     .deviations = "The same as of local-steps.",
     .sparsified = Sparsified::kAhead,
-    .options = LocalStepsOptions(),
+    .options = SparseLocalStepsOptions(),
     .make = Make,
     .dense_units = true,
     .local_steps = LocalStepsOf};

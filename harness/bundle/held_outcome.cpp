@@ -94,6 +94,29 @@ std::string WhatPlansContradict(const Trial& trial, const Outcome& outcome) {
   return "";
 }
 
+// The times that a profile's trial states are of its measurement, as are the number of its steps.
+std::string WhatProfileContradicts(const Trial& trial, const Outcome& outcome) {
+  const double steps = NumberOf(trial.config, "steps");
+  if (!outcome.n || static_cast<double>(*outcome.n) != steps)
+    return fmt::format("outcome.json: n = {}: expected the {:g} of config.steps",
+                       outcome.n ? json(*outcome.n).dump() : "null", steps);
+  const json backward =
+      outcome.profile.is_object() ? outcome.profile.value("backward", json()) : json();
+  for (const auto& [metric, key] : {std::pair("forward_seconds", "forward_seconds"),
+                                    {"backward_seconds", "unhooked_seconds"},
+                                    {"update_seconds", "update_seconds"}}) {
+    const auto said = trial.metrics.find(metric);
+    if (said == trial.metrics.end() || !said->second.value)
+      return fmt::format("metrics: expected {} of a profile", metric);
+    if (!AreEqual(*said->second.value, NumberOf(backward, key)))
+      return SaidAndGiven(metric, *said->second.value,
+                          backward.is_object() ? backward.value(key, json()) : json(),
+                          "profile.backward of outcome.json has");
+  }
+  if (trial.metrics.size() > 3) return "metrics: expected three of a profile";
+  return "";
+}
+
 // Whether names were removed from a configuration, which changes its hash.
 bool IsScrubbed(const json& config) {
   const std::string text = config.dump();
@@ -113,10 +136,10 @@ std::string WhatIdContradicts(const Trial& trial) {
         "trial_id: {}: expected one that begins with {} and ends with {}-N, of its "
         "experiment, part and block",
         id, place, block);
-  const std::string cell =
-      fmt::format("{}{}-{}-w{}-", place, TextOf(trial.config, "method"),
-                  WorkloadLabel(TextOf(trial.config, "workload")),
-                  static_cast<std::int64_t>(NumberOf(trial.config, "workers")));
+  const std::string cell = fmt::format(
+      "{}{}-{}-w{}-", place, IsProfile(trial) ? "profile" : TextOf(trial.config, "method"),
+      WorkloadLabel(TextOf(trial.config, "workload")),
+      static_cast<std::int64_t>(NumberOf(trial.config, "workers")));
   std::string_view rest = named.substr(0, named.size() - block.size());
   const bool names_cell = rest.find("-w", place.size()) != std::string_view::npos;
   if (!names_cell || IsScrubbed(trial.config)) return "";
@@ -156,8 +179,10 @@ std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
          outcome.software ? ToJson(*outcome.software) : json()}}) {
     if (stored != given) return Differs(key, stored, given);
   }
-  if (outcome.n)
-    return fmt::format("outcome.json: n = {}: expected n in fingerprints alone", *outcome.n);
+  if (outcome.n && !IsProfile(trial))
+    return fmt::format("outcome.json: n = {}: expected n in profiles and fingerprints alone",
+                       *outcome.n);
+  if (IsProfile(trial)) return WhatProfileContradicts(trial, outcome);
   wrong = WhatSecondsContradict(trial, outcome);
   return wrong.empty() ? WhatPlansContradict(trial, outcome) : wrong;
 }
@@ -191,9 +216,11 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
   const Trial& trial = bundled.trial;
   if (!HasNumbers(trial) || trial.schema < kTrialSchema || !IsLive(trial)) return "";
   const auto steps = bundled.files.find("steps.npy");
-  const std::string hash = steps == bundled.files.end() ? "" : Sha256Hex(steps->second);
-  if (const auto same = with_steps_.find(hash); !hash.empty() && same != with_steps_.end())
-    return fmt::format("steps.npy: it equals the steps.npy of {} to the last bit", same->second);
+  const bool has_steps = steps != bundled.files.end();
+  if (has_steps) {
+    std::string copied = steps_.WhatIsCopied(steps->second, trial.seed);
+    if (!copied.empty()) return copied;
+  }
   if (trial.launch) {
     const auto [found, is_first] =
         launches_.try_emplace({trial.origin, trial.launch->id},
@@ -208,7 +235,8 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
       return fmt::format("launch.trials: {}, and the bundle has more of {}", launch.launch.trials,
                          trial.launch->id);
   }
-  if (!hash.empty()) with_steps_.emplace(hash, trial.trial_id);
+  if (has_steps)
+    steps_.Take(trial.trial_id, steps->second, [seed = trial.seed] { return std::optional(seed); });
   return "";
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/bundle/bundled_trial.hpp"
+#include "harness/store/evidence/copied_steps.hpp"
 
 namespace sparfuse::harness {
 
@@ -17,8 +18,8 @@ std::string WhatFilesContradict(const BundledTrial& bundled);
 class OtherTrials {
  public:
   // "" or how the trial contradicts one that was held before: trials of one launch began together,
-  // on the same hosts, and are no more than the launch says; no two that ran have the same steps to
-  // the last bit. Takes the trial among those that later ones are held to if it is "".
+  // on the same hosts, and are no more than the launch says; none has the steps of another
+  // (KnownSteps). Takes the trial among those that later ones are held to if it is "".
   std::string WhatContradicts(const BundledTrial& bundled);
 
  private:
@@ -28,7 +29,7 @@ class OtherTrials {
     int trials = 0;
   };
   std::map<std::pair<std::string, std::string>, OfLaunch> launches_;  // by origin and id
-  std::map<std::string, std::string> with_steps_;  // trial by the hash of its steps
+  KnownSteps steps_;
 };
 
 }  // namespace sparfuse::harness

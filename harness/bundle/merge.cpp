@@ -6,14 +6,20 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "core/base/error.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/evidence/copied_steps.hpp"
+#include "harness/store/evidence/recomputed.hpp"
+#include "harness/store/evidence/stated.hpp"
 #include "harness/store/origin.hpp"
 #include "harness/store/patience.hpp"
+#include "harness/store/trial_files.hpp"
 
 namespace sparfuse::harness {
 
@@ -156,6 +162,8 @@ class Merger {
       ++summary_.present;
       return;
     }
+    if (const std::string copied = WhatIsCopied(id, files); !copied.empty())
+      throw Refused{fmt::format("{}: {}: a copy", id, copied)};
     const fs::path directory = store_.Directory(id);
     if (SomethingIsAt(directory) && !store_.trash().Take(directory, id)) {
       throw Refused{
@@ -175,6 +183,54 @@ class Merger {
     store_.Finish(lock_, id, files.at("trial.json"));
     trials_.insert(id);
     summary_.added.push_back(id);
+  }
+
+  // "" or how a trial of the bundle has the steps of a trial of the store.
+  std::string WhatIsCopied(const std::string& id, const Files& files) {
+    const auto steps = files.find("steps.npy");
+    if (steps == files.end()) return "";
+    const Trial trial = TrialOf(json::parse(files.at("trial.json")), id + "/trial.json");
+    if (!HasNumbers(trial) || !IsLive(trial)) return "";
+    return StepsHere(steps->second.size()).WhatIsCopied(steps->second, trial.seed);
+  }
+
+  // Steps of the store's trials that have so many bytes, as they were before this merge: Verify has
+  // held the bundle's trials to one another.
+  const KnownSteps& StepsHere(std::size_t bytes) {
+    const auto [found, is_new] = steps_.try_emplace(bytes);
+    if (!is_new) return found->second;
+    for (const auto& [place, size] : SizesHere()) {
+      if (size != bytes) continue;
+      const fs::path directory = store_.Directory(place);
+      try {
+        found->second.Take(place, ReadFile(directory / "steps.npy"),
+                           [directory] { return SeedIn(directory); });
+      } catch (const Error&) {  // unreadable steps are no trial's
+      }
+    }
+    return found->second;
+  }
+
+  static std::optional<std::int64_t> SeedIn(const fs::path& directory) {
+    try {
+      const json seed = ReadJsonFile(directory / "trial.json").value("seed", json());
+      return seed.is_number_integer() ? std::optional(seed.get<std::int64_t>()) : std::nullopt;
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  // Bytes of steps.npy by the place of its trial, of the trials that were here before this merge.
+  const std::map<std::string, std::size_t>& SizesHere() {
+    if (sizes_) return *sizes_;
+    sizes_.emplace();
+    for (const TrialFile& file : ListTrials(store_.trials()).finished) {
+      if (std::ranges::count(summary_.added, file.place) > 0) continue;
+      std::error_code none;
+      const auto size = fs::file_size(store_.Directory(file.place) / "steps.npy", none);
+      if (!none) sizes_->emplace(file.place, size);
+    }
+    return *sizes_;
   }
 
   // The id of a trial of the store whose directory would contain `id`'s; "" if there is none.
@@ -267,6 +323,8 @@ class Merger {
   const MergeRequest& request_;
   const Verification verified_;
   const TextScrubber scrubber_;
+  std::map<std::size_t, KnownSteps> steps_;  // of the store, by their number of bytes
+  std::optional<std::map<std::string, std::size_t>> sizes_;
   std::set<std::string> trials_;  // ids of the bundle's trials that the store has by now
   MergeSummary summary_;
 };

@@ -107,9 +107,11 @@ Verification Verify(const Bundle& bundle) {
       made.trials[id] = {hashes, numbers.steps};
       const bool has_numbers = HasNumbers(trial.trial);
       (numbers.steps ? made.of_steps : has_numbers ? made.without_steps : made.without_numbers)++;
+      made.of_evaluations += numbers.evaluated;
+      made.of_earlier_form += has_numbers && trial.trial.schema < kTrialSchema;
       made.without_readings += ShouldHaveReadings(trial.trial);
       if (numbers.steps) {
-        for (const std::string& metric : numbers.unchecked) ++made.unchecked[metric];
+        for (const auto& [fact, why] : numbers.unchecked) ++made.unchecked[{why, fact}];
         for (const std::string& column : numbers.columns_of_nothing)
           ++made.unchecked_columns[column];
       }
@@ -167,12 +169,13 @@ std::span<const std::string> KeysThatNothingTells() {
         "launch.clocks",
         "outcome.json.selection_counters",
         "outcome.json.plans",
+        "outcome.json.profile",
         "redaction",
     };
     // Keys of the cell that steps, tensors and revisions confirm.
-    const std::set<std::string> shown = {
-        "kind",    "mode",       "method",       "workload",     "workers", "batch_per_worker",
-        "density", "sparsifier", "accumulation", "dense_tensors"};
+    const std::set<std::string> shown = {"kind",       "method",           "workload",
+                                         "workers",    "batch_per_worker", "density",
+                                         "sparsifier", "accumulation",     "dense_tensors"};
     const json config = ToJson(CellConfig());
     for (const auto& [key, value] : config.items()) {
       if (!shown.contains(key)) keys.push_back("config." + key);
@@ -189,8 +192,19 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
   if (verification.without_steps > 0)
     said.push_back(
         fmt::format("{} of {} trials without steps: not checked", verification.without_steps, all));
-  for (const auto& [metric, trials] : verification.unchecked)
-    said.push_back(fmt::format("{} of {} trials: no series has it, not checked", metric, trials));
+  if (verification.of_earlier_form > 0)
+    said.push_back(
+        fmt::format("{} of {} trials of the form of earlier bundles: beside the metrics of their "
+                    "steps, nothing of them is checked",
+                    verification.of_earlier_form, all));
+  // Facts that lack evidence for one reason, in equally many trials, share a sentence.
+  std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> facts;
+  for (const auto& [fact, trials] : verification.unchecked)
+    facts[{fact.first, trials}].push_back(fact.second);
+  for (const auto& [of, names] : facts) {
+    said.push_back(fmt::format("{} of {} trials: {}, not checked", fmt::join(names, ", "),
+                               of.second, of.first));
+  }
   // Unchecked columns of a file in equally many trials share a sentence.
   std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> columns;
   for (const auto& [column, trials] : verification.unchecked_columns) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/bundle/bundle.hpp"
@@ -27,8 +28,12 @@ struct Verification {
   // Trials whose numbers were made again from their steps, those that have none to do so, and those
   // without numbers of their own: failed ones and results of others.
   std::size_t of_steps = 0, without_steps = 0, without_numbers = 0;
-  // Of the first: in how many a metric is stated that no series gives, by metric.
-  std::map<std::string, std::size_t> unchecked;
+  // Of the first: those with evaluations that were held to steps and metrics, and those of the form
+  // of earlier bundles, whose other facts are not.
+  std::size_t of_evaluations = 0, of_earlier_form = 0;
+  // In how many trials something is stated that nothing else tells (Recomputed::unchecked), by the
+  // reason and the name.
+  std::map<std::pair<std::string, std::string>, std::size_t> unchecked;
   // Likewise columns of series: "steps.npy: summed" (Recomputed::columns_of_nothing).
   std::map<std::string, std::size_t> unchecked_columns;
   std::size_t without_readings = 0;  // live trials that do not say whether they were disturbed

@@ -54,7 +54,7 @@ std::span<const Metric> Metrics() {
       {"anchor_distance", "", "the same distance from the anchor, over the norm of the anchor"},
       {"method_memory_bytes", "B",
        "with local steps: memory that a rank keeps beside the workload: the anchor, the outer "
-       "state and the parameters that are sent"},
+       "state and the largest fragment that is sent"},
       {"unsynchronised_steps", "steps",
        "with local steps: the last steps of the trial, behind its last date"},
       {"loader_wait_seconds", "s",

@@ -58,7 +58,6 @@ void Resolver::Method() {
   At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
   At({"sparsifier_options", "sparsifier"}, [&] { return CheckSparsifierOptions(config_), 0; });
   CheckCollective();
-  CheckLocalSteps();
   TensorsTreatedApart(method);
   At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
   At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
@@ -100,12 +99,22 @@ void Resolver::CheckCollective() const {
                                            "gradient in host memory; expected device \"cpu\"",
                                            collective.name));
   }
-  if (config_.device == Place::kCuda && Compose(config_).coding.of_selections()) {
+  const PayloadCoding coding = Compose(config_).coding;
+  const bool by_chunks = coding.indices == IndexCoding::kU12;
+  if (config_.device == Place::kCuda && coding.of_selections() &&
+      (!by_chunks || config_.transport == Transport::kNccl)) {
     Fail({"device", "method_options", "method"},
          fmt::format("payload_values = {}, payload_indices = {}: selections are coded one by one "
-                     "in host memory; expected device \"cpu\"",
+                     "in host memory; expected device \"cpu\"{}",
                      StringOption(config_.method_options.sending, "payload_values"),
-                     StringOption(config_.method_options.sending, "payload_indices")));
+                     StringOption(config_.method_options.sending, "payload_indices"),
+                     by_chunks ? ", or transport \"mpi\"" : ""));
+  }
+  const auto steps = Compose(config_).local_steps();
+  if (config_.device == Place::kCuda && steps && steps->looks_on_host()) {
+    Fail({"device", "method_options", "method"},
+         "combine = \"senders\", clip = \"median\" and outer_clip count and measure in host "
+         "memory; expected device \"cpu\", or their defaults");
   }
   const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
   if (!config_.modelled() && !why.empty()) {
@@ -115,15 +124,6 @@ void Resolver::CheckCollective() const {
   At({"workers", "ranks_per_node", "method"}, [&] {
     return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;
   });
-}
-
-void Resolver::CheckLocalSteps() const {
-  if (!config_.method_options.has_local_steps() || config_.device == Place::kCpu) return;
-  Fail(
-      {"device", "method"},
-      fmt::format("device = \"cuda\" with method {}: anchors lie in host memory, parameters on the "
-                  "card; expected device \"cpu\"",
-                  config_.method));
 }
 
 bool Resolver::HasTransport(const CollectiveDescriptor& collective) const {

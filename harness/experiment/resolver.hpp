@@ -75,7 +75,6 @@ class Resolver {
   harness::Method FindMethod();
   void GiveFolder(nlohmann::json& options) const;
   void CheckCollective() const;
-  void CheckLocalSteps() const;
   bool HasTransport(const CollectiveDescriptor& collective) const;
   const CollectiveDescriptor* BackendsOwn(const std::string& collective) const;
   const CollectiveDescriptor* NativeOver(PayloadKind payload) const;

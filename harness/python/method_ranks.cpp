@@ -245,7 +245,7 @@ void MethodRanks::CheckAnchors() {
   for (std::size_t rank = 1; rank < engines_.size(); ++rank) {
     for (std::size_t t = 0; t < layout.tensors(); ++t) {
       const Range range = layout.tensor(t).range();
-      const LiveEngine &first = *engines_.front(), &other = *engines_[rank];
+      LiveEngine &first = *engines_.front(), &other = *engines_[rank];
       if (same(first.Anchor(range), other.Anchor(range)) &&
           same(first.OuterState(range), other.OuterState(range))) {
         continue;

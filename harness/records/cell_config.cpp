@@ -499,6 +499,12 @@ const std::vector<LaterOption>& LaterOptions() {
   static const std::vector<LaterOption> kOptions = {
       {Pointer("/method_options/collective_options"), json::object()},
       {Pointer("/method_options/collective_options/levels"), 1},
+      {Pointer("/method_options/collective_options/rounding"), "nearest"},
+      {Pointer("/method_options/strategy_options/penalty"), 1},
+      {Pointer("/method_options/strategy_options/outer_clip"), 0},
+      {Pointer("/method_options/strategy_options/combine"), "ranks"},
+      {Pointer("/method_options/strategy_options/clip"), "none"},
+      {Pointer("/method_options/scope"), "tensor"},
       {Pointer("/method_options/planner_options/lane"), "compute"},
       {Pointer("/method_options/dense_warmup_steps"), 0},
       {Pointer("/method_options/bloom_policy"), "leftmost"},

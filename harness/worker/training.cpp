@@ -191,7 +191,7 @@ void Training::Evaluate(std::uint64_t step) {
     EvaluateHere(step);
     engine_->SwapAnchor();
   } else if (config_.evaluate == "average") {
-    std::vector<float> own(workload_->State().front().size());
+    std::vector<float> own(workload_->DeviceState().front().size);
     workload_->CopyState(0, own);
     AverageParameters(rank_, ParametersOf(*workload_, ready_order_));
     EvaluateHere(step);

@@ -41,6 +41,22 @@ class EmulatedTrialTest(trial_test.Trials):
             here = self.on_emulated_device(method, emulated=False)
             self.assertAlmostEqual(self.on_emulated_device(method), here, delta=1e-5 * abs(here), msg=method)
 
+    def test_local_steps_learn_on_a_device_what_they_learn_on_the_host(self):
+        for method, options in (("streaming-diloco", "fragments = 2, stripes = 1, delay = 1"),
+                                ("sparseloco", "delay = 2")):
+            more = f"method_options = {{ every = 4, {options} }}\nthreads_per_worker = 1\n"
+            losses = {}
+            for emulated in (False, True):
+                environment = self.emulated_worker() if emulated else {}
+                trial = self.run_trial(method=method, steps=4, more=more, environment=environment)
+                self.assertEqual("cards" in trial["machine"], emulated)
+                self.assertEqual((trial["status"], trial["checks"]["anchors_equal"]), ("ok", True), method)
+                self.assertGreater(trial["metrics"]["outer_seconds"]["value"], 0)
+                self.assertGreater(trial["metrics"]["replica_divergence"]["value"], 0)
+                losses[emulated] = trial["metrics"]["loss"]["value"]
+                shutil.rmtree(self.results)
+            self.assertAlmostEqual(losses[True], losses[False], delta=1e-5 * abs(losses[False]), msg=method)
+
     @with_all
     def test_plans_that_decide_what_is_sent_are_made_on_a_device_too(self):
         for method in ("ssfusion", "adtopk-h"):  # their plans go by measured times, which differ

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -28,9 +29,18 @@ std::array<float, 256> MakeFp8Values() {
   return values;
 }
 
-// Returns the integer nearest to value / scale; `scale` keeps it within `top`.
-int Level(float value, float scale, float top) {
-  return static_cast<int>(std::clamp(std::nearbyint(value / scale), -top, top));
+// Returns the integer nearest to value / scale, or one of its neighbours at random; `scale` keeps
+// it within `top`.
+int Level(float value, float scale, float top, const BlockRounding& rounding, std::size_t i) {
+  const float steps = value / scale;
+  float level = 0;
+  if (rounding.stream == nullptr) {
+    level = std::nearbyint(steps);
+  } else {
+    const float below = std::floor(steps);
+    level = rounding.Draw(i) < steps - below ? below + 1 : below;
+  }
+  return static_cast<int>(std::clamp(level, -top, top));
 }
 
 }  // namespace
@@ -50,6 +60,24 @@ std::uint8_t Fp8Of(float value) {
   return static_cast<std::uint8_t>(sign | std::min(code, kLargest));
 }
 
+std::uint8_t Fp8Of(float value, float draw) {
+  constexpr std::uint32_t kLargest = 0x7e;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint8_t>(bits >> 24 & 0x80);
+  const float magnitude = std::bit_cast<float>(bits & 0x7fffffff);
+  std::uint32_t below = 0;
+  float rest = 0;
+  if (magnitude < 0x1p-6f) {
+    const float steps = magnitude * 0x1p9f;
+    below = static_cast<std::uint32_t>(steps);
+    rest = steps - static_cast<float>(below);
+  } else {
+    below = ((bits & 0x7fffffff) >> 20) - ((127 - 7) << 3);
+    rest = static_cast<float>(bits & 0xfffff) * 0x1p-20f;
+  }
+  return static_cast<std::uint8_t>(sign | std::min(below + (draw < rest ? 1 : 0), kLargest));
+}
+
 float OfFp8(std::uint8_t code) {
   static const std::array<float, 256> kValues = MakeFp8Values();
   return kValues[code];
@@ -63,7 +91,8 @@ float BlockScale(BlockCode code, std::span<const float> values) {
   return std::isfinite(scale * TopOf(code)) ? scale : std::nextafter(scale, 0.0f);
 }
 
-void EncodeBlock(BlockCode code, std::span<const float> values, float scale, std::byte* codes) {
+void EncodeBlock(BlockCode code, std::span<const float> values, float scale, std::byte* codes,
+                 BlockRounding rounding) {
   const std::size_t n = values.size();
   if (scale == 0) {
     std::memset(codes, 0, code == BlockCode::kInt4 ? (n + 1) / 2 : n);
@@ -73,19 +102,23 @@ void EncodeBlock(BlockCode code, std::span<const float> values, float scale, std
   switch (code) {
     case BlockCode::kInt8:
       for (std::size_t i = 0; i < n; ++i) {
-        codes[i] = static_cast<std::byte>(static_cast<std::int8_t>(Level(values[i], scale, top)));
+        codes[i] = static_cast<std::byte>(
+            static_cast<std::int8_t>(Level(values[i], scale, top, rounding, i)));
       }
       return;
     case BlockCode::kInt4:
       for (std::size_t i = 0; i < n; i += 2) {
-        const int low = Level(values[i], scale, top) & 15;
-        const int high = i + 1 < n ? Level(values[i + 1], scale, top) & 15 : 0;
+        const int low = Level(values[i], scale, top, rounding, i) & 15;
+        const int high = i + 1 < n ? Level(values[i + 1], scale, top, rounding, i + 1) & 15 : 0;
         codes[i / 2] = static_cast<std::byte>(high << 4 | low);
       }
       return;
     case BlockCode::kFp8:
-      for (std::size_t i = 0; i < n; ++i)
-        codes[i] = static_cast<std::byte>(Fp8Of(values[i] / scale));
+      for (std::size_t i = 0; i < n; ++i) {
+        const float steps = values[i] / scale;
+        codes[i] = static_cast<std::byte>(
+            rounding.stream == nullptr ? Fp8Of(steps) : Fp8Of(steps, rounding.Draw(i)));
+      }
       return;
   }
 }
@@ -112,7 +145,9 @@ bool DecodeBlock(BlockCode code, const std::byte* codes, float scale, std::span<
   return known;
 }
 
-void EncodeBlocks(const BlockForm& form, std::span<const float> values, std::span<std::byte> out) {
+void EncodeBlocks(const BlockForm& form, std::span<const float> values, std::span<std::byte> out,
+                  const RandomStream* stream) {
+  assert(form.stochastic == (stream != nullptr));
   const std::size_t n = values.size();
   if (n == 0) return;
   std::memset(out.last(4).data(), 0, 4);
@@ -121,7 +156,7 @@ void EncodeBlocks(const BlockForm& form, std::span<const float> values, std::spa
   for (std::size_t begin = 0; begin < n; begin += form.block) {
     const auto part = values.subspan(begin, std::min(form.block, n - begin));
     const float scale = scales[begin / form.block] = BlockScale(form.code, part);
-    EncodeBlock(form.code, part, scale, codes + form.CodeBytes(begin));
+    EncodeBlock(form.code, part, scale, codes + form.CodeBytes(begin), {stream, begin});
   }
 }
 

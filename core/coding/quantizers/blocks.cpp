@@ -22,7 +22,7 @@ constexpr std::string_view kNames[] = {"int8-blocks", "int4-blocks", "fp8-blocks
 
 class Blocks final : public Quantizer {
  public:
-  explicit Blocks(const BlockForm& form) : form_(form) {}
+  Blocks(const BlockForm& form, std::uint64_t seed) : form_(form), seed_(seed) {}
 
   std::string_view name() const noexcept override {
     return kNames[static_cast<std::size_t>(form_.code)];
@@ -31,7 +31,8 @@ class Blocks final : public Quantizer {
   std::size_t EncodedBytes(std::size_t n) const override { return form_.Bytes(n); }
 
   // Bounds the lost part. Integers: one element of a block is the largest, and the others are half
-  // a step, which is lost. fp8: a sixteenth of each element, or half of the smallest step.
+  // a step, which is lost. fp8: a sixteenth of each element, or half of the smallest step. At
+  // random these are bounds of deviations, of elements that may be smaller than half a step.
   double ErrorBound(std::size_t n) const override {
     const auto others = static_cast<double>(std::min(n, form_.block)) - 1;
     const double rounding = 1e-12;  // of the scale, and of the decoded values
@@ -39,7 +40,7 @@ class Blocks final : public Quantizer {
       return 1.0 / 256 + others * 0x1p-20 / (448.0 * 448.0) + rounding;
     }
     const double top = form_.code == BlockCode::kInt8 ? 127 : 7;
-    return others / (4 * top * top + others) + rounding;
+    return others / (4 * top * top + (form_.stochastic ? 0 : others)) + rounding;
   }
 
   void Encode(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info,
@@ -47,6 +48,9 @@ class Blocks final : public Quantizer {
     SelectInput input = BeginEncode(*this, source, info, out);
     auto* const scales = reinterpret_cast<float*>(out.data());
     std::byte* const codes = out.data() + form_.CodesAt(input.n);
+    const RandomStream stream(
+        RandomStream(seed_, info.id, info.step).At(static_cast<std::uint64_t>(context.rank)),
+        info.id, info.step);
     ForInputBlocks(context, input, info, [&](std::size_t begin, std::size_t size) {
       std::vector<float> decoded(std::min(form_.block, size));
       for (std::size_t at = begin; at < begin + size; at += form_.block) {
@@ -54,7 +58,7 @@ class Blocks final : public Quantizer {
         const std::span<const float> values(input.x() + at, count);
         const float scale = scales[at / form_.block] = BlockScale(form_.code, values);
         std::byte* const to = codes + form_.CodeBytes(at);
-        EncodeBlock(form_.code, values, scale, to);
+        EncodeBlock(form_.code, values, scale, to, {form_.stochastic ? &stream : nullptr, at});
         if (input.residual == nullptr) continue;
         DecodeBlock(form_.code, to, scale, std::span(decoded).first(count));
         for (std::size_t i = 0; i < count; ++i) input.residual[at + i] -= decoded[i];
@@ -82,12 +86,15 @@ class Blocks final : public Quantizer {
 
  private:
   BlockForm form_;
+  std::uint64_t seed_;
 };
 
 template <BlockCode kCode>
-std::unique_ptr<Quantizer> Make(const Options& resolved, std::uint64_t /*seed*/) {
+std::unique_ptr<Quantizer> Make(const Options& resolved, std::uint64_t seed) {
   return std::make_unique<Blocks>(
-      BlockForm{kCode, CheckedBlock(kNames[static_cast<std::size_t>(kCode)], resolved)});
+      BlockForm{kCode, CheckedBlock(kNames[static_cast<std::size_t>(kCode)], resolved),
+                RoundsAtRandom(resolved)},
+      seed);
 }
 
 QuantizerDescriptor Descriptor(BlockCode code,
@@ -99,7 +106,7 @@ QuantizerDescriptor Descriptor(BlockCode code,
           .unbiased = false,
           .needs_feedback = false,
           .deviations = "",
-          .options = {BlockOption()},
+          .options = {BlockOption(), RoundingOption()},
           .make = make};
 }
 
@@ -108,6 +115,16 @@ QuantizerDescriptor Descriptor(BlockCode code,
 OptionSpec BlockOption() {
   return WholeOption("block", 256, 32, 1024,
                      "elements that share a scale: 32, 64, 128, 256 or 1024");
+}
+
+OptionSpec RoundingOption() {
+  return ChoiceOption("rounding", "nearest", {"nearest", "stochastic"},
+                      "stochastic: a value becomes one of its two neighbours at random, with the "
+                      "right expectation");
+}
+
+bool RoundsAtRandom(const Options& resolved) {
+  return StringOption(resolved, "rounding") == "stochastic";
 }
 
 std::size_t CheckedBlock(std::string_view owner, const Options& resolved) {

@@ -15,6 +15,9 @@ namespace sparfuse {
 std::span<const QuantizerDescriptor> BlockQuantizers();
 
 OptionSpec BlockOption();
+OptionSpec RoundingOption();
+// Whether the options, which have "rounding", say that values are rounded at random.
+bool RoundsAtRandom(const Options& resolved);
 // Returns the block size. Throws Error{kConfig} naming `owner` if the option does not allow the
 // number.
 std::size_t CheckedBlock(std::string_view owner, const Options& resolved);

@@ -33,23 +33,22 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
       jobs_(loop),
       lanes_(MakeLanes({config_, rank(), workers(), step_, checks_, pool, *this})),
       staging_(lanes_->MakeStaging({config_.coding, static_cast<std::size_t>(workers()),
-                                    step_.flat.view(Stream{config_.device, nullptr})},
+                                    step_.flat.view(Stream{config_.device, nullptr}), step_.places},
                                    loop_)) {
-  if (config_.device.kind != DeviceKind::kHost && config_.coding.of_selections()) {
-    SPARFUSE_THROW(kUnsupported,
-                   "filters and chunks of indices, and polynomials and codes of values, are made "
-                   "in host memory, but the gradients lie on a device; expected device \"cpu\", or "
-                   "payload_indices \"u32\" or \"delta\" and payload_values \"f32\" or \"f16\"");
+  if (config_.device.kind != DeviceKind::kHost && config_.coding.of_selections() &&
+      config_.coding.indices != IndexCoding::kU12) {
+    SPARFUSE_THROW(
+        kUnsupported,
+        "filters of indices and polynomials of values are made in host memory, but the "
+        "gradients lie on a device; expected device \"cpu\", or payload_indices \"u32\", "
+        "\"delta\" or \"u12\", and no fitted values");
   }
-  if (config_.device.kind != DeviceKind::kHost && config_.local_steps) {
+  if (config_.device.kind != DeviceKind::kHost && config_.local_steps &&
+      config_.local_steps->looks_on_host()) {
     SPARFUSE_THROW(kUnsupported,
-                   "local steps keep anchors in host memory, but the parameters lie on a device; "
-                   "expected device \"cpu\"");
-  }
-  if (config_.device.kind != DeviceKind::kHost && config_.delays) {
-    SPARFUSE_THROW(kUnsupported,
-                   "delayed gradients are kept from step to step in host memory, but the gradients "
-                   "lie on a device; expected device \"cpu\"");
+                   "combine = senders, clip = median and outer_clip count and measure in host "
+                   "memory, but the parameters lie on a device; expected device \"cpu\", or their "
+                   "defaults");
   }
   if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
     SPARFUSE_THROW(kUnsupported,
@@ -500,11 +499,6 @@ Anchors& LiveEngine::anchors() {
     SPARFUSE_THROW(kInternal, "parameters are given to a method without local steps");
   }
   return *step_.anchors;
-}
-
-std::span<const float> LiveEngine::OuterState(Range range) const {
-  return config_.local_steps->has_state() ? step_.anchors->outer_state(range)
-                                          : std::span<const float>();
 }
 
 std::size_t LiveEngine::method_memory_bytes() const {

@@ -109,8 +109,11 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // --- Between steps, for methods with local steps. FinishWindows also for methods that delay.
 
   // Sets the anchor to these parameters, which must be equal on all ranks. Call it before the first
-  // step. The memory is the caller's; Synchronise and FinishWindows read and write it.
-  void BeginWindows(ParameterView parameters) { anchors().Begin(std::move(parameters)); }
+  // step. The memory is the caller's, on the device of the gradients; Synchronise and FinishWindows
+  // read and write it, in the order of the compute stream.
+  void BeginWindows(ParameterView parameters) {
+    anchors().Begin(std::move(parameters), compute_stream());
+  }
   // The same parameters lie in other memory from now on.
   void MoveParameters(ParameterView parameters) { anchors().Move(std::move(parameters)); }
   // Runs a step that only receives the exchanges still under way. Call it once, after the last
@@ -119,9 +122,12 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // Exchanges parameters and anchor, so that the anchor can be evaluated. A second call restores
   // them.
   void SwapAnchor() { anchors().Swap(); }
-  std::span<const float> Anchor(Range range) const { return step_.anchors->anchor(range); }
-  std::span<const float> OuterState(Range range) const;
-  // Bytes beside the workload: the anchor, the state of the outer rule, and the sent values.
+  // On a device each waits, and returns a copy on the host that its next call overwrites.
+  // OuterState has no elements if the outer rule has no state.
+  std::span<const float> Anchor(Range range) { return anchors().anchor(range); }
+  std::span<const float> OuterState(Range range) { return anchors().outer_state(range); }
+  // Bytes beside the workload: the anchor, the state of the outer rule, and the values of the
+  // largest fragment, since one is sent at a time.
   std::size_t method_memory_bytes() const;
 
   // --- Over the life of the engine.

@@ -1,17 +1,46 @@
 #include "core/engine/live/live_state.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace sparfuse {
 
+FlatPlaces::FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_fragment)
+    : layout_(layout), size_(layout.numel()) {
+  if (!by_fragment) return;
+  std::vector<std::size_t> fragment_of(layout.tensors());
+  std::size_t fragments = 0;
+  for (const Unit& unit : plan.units) {
+    for (std::size_t t = unit.first; t < unit.last; ++t) fragment_of[t] = unit.date;
+    fragments = std::max<std::size_t>(fragments, unit.date + std::size_t{1});
+  }
+  std::vector<std::size_t> by_offset(layout.tensors());
+  std::iota(by_offset.begin(), by_offset.end(), std::size_t{0});
+  std::ranges::sort(by_offset, {}, [&](std::size_t t) { return layout.tensor(t).offset; });
+  std::vector<std::size_t> sizes(fragments);
+  begins_.resize(layout.tensors());
+  for (const std::size_t t : by_offset) {
+    begins_[t] = sizes[fragment_of[t]];
+    sizes[fragment_of[t]] += layout.tensor(t).numel;
+  }
+  size_ = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
+}
+
+std::size_t FlatPlaces::Of(Range range) const {
+  if (begins_.empty() || range.size() == 0) return range.begin;
+  const std::size_t tensor = layout_.PositionOf(range.begin);
+  return begins_[tensor] + (range.begin - layout_.tensor(tensor).offset);
+}
+
 LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
     : layout(of_layout),
-      flat(layout.numel(), config.device, "the packed gradient"),
+      places(layout, config.plan, config.local_steps.has_value()),
+      flat(places.size(), config.device, "the packed gradient"),
       averaged(config.local_steps ? 0 : layout.numel(), config.device, "the averaged gradient"),
       zeros(layout.largest_tensor(), config.device, "zeros for tensors without a gradient"),
       gradients(layout.tensors()),
       packed(layout.tensors()) {
-  if (config.local_steps) anchors.emplace(layout, *config.local_steps);
+  if (config.local_steps) anchors.emplace(layout, *config.local_steps, config.device);
 }
 
 void LiveStep::Begin(std::uint64_t step, bool verified) {

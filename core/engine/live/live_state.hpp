@@ -57,6 +57,24 @@ struct LiveConfig {
   std::function<void()> while_waiting;
 };
 
+// Where the flat gradient keeps elements of the layout. With local steps one fragment at a time is
+// under way, so that fragments share the memory.
+class FlatPlaces {
+ public:
+  // layout: outlives it.
+  FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_fragment);
+
+  std::size_t size() const noexcept { return size_; }
+  // The place of the first element of a range. The rest of the range, which lies in tensors of one
+  // fragment, follows.
+  std::size_t Of(Range range) const;
+
+ private:
+  const GradientLayout& layout_;
+  std::vector<std::size_t> begins_;  // [tensors]; empty: in the order of the layout
+  std::size_t size_ = 0;
+};
+
 struct LiveStep {
   using Clock = std::chrono::steady_clock;
 
@@ -70,7 +88,10 @@ struct LiveStep {
   // it lies. For other ranges, selection reads `flat`.
   bool ReadsGradient(Range range) const;
 
+  float* FlatOf(Range range) const { return flat.data() + places.Of(range); }
+
   const GradientLayout& layout;
+  FlatPlaces places;               // in `flat`
   Buffer<float> flat;              // packed gradients; after a dense exchange their sum
   Buffer<float> averaged;          // empty with local steps
   std::optional<Anchors> anchors;  // with local steps
@@ -107,8 +128,10 @@ struct Selection {
   DeviceSpan<float> residual;    // empty: unsent elements are lost
   DeviceSpan<float> velocity;    // with momentum
   SlotReport* report = nullptr;  // on a device
-  bool whole = false;            // travels as `encoded`, not in the slot
-  bool accumulated = false;      // the collective selects: all of x is in the residual
+  // [1] on a device, for an exchange that outlives the step, whose reports are used again.
+  Buffer<SlotReport> kept_report;
+  bool whole = false;        // travels as `encoded`, not in the slot
+  bool accumulated = false;  // the collective selects: all of x is in the residual
   double density = 1.0;
   std::size_t kept = 0;         // elements to be selected
   std::size_t coded_bytes = 0;  // of `coded`
@@ -134,7 +157,7 @@ struct Elements {
 // The memory of the messages of an exchange on a device.
 struct DeviceExchange {
   // Pinned memory, for a host communicator.
-  gpu::PinnedBuffer<std::uint32_t> merged_indices;  // of a payload that is coded on the host
+  gpu::PinnedBuffer<std::uint32_t> merged_indices;  // of payloads that the host codes or decodes
   gpu::PinnedBuffer<float> merged_values;
   gpu::PinnedBuffer<std::byte> own;
   gpu::PinnedBuffer<std::byte> gathered;
@@ -151,11 +174,14 @@ struct DeviceExchange {
   // Apply reads these once `ready` is done.
   std::vector<DevicePayload> payloads;
   std::vector<const std::byte*> begins;  // of payloads: whole tensors come first
-  const float* sums = nullptr;           // instead of payloads: a dense sum
+  const float* sums = nullptr;           // instead of payloads, or apart from flat: a dense sum
   const gpu::GpuEvent* ready = nullptr;
   // Done when the data that a communicator sends from the device is there; null if already waited
   // for.
   const gpu::GpuEvent* gathered_there = nullptr;
+  // For an exchange in the background, which outlives the events of a step: when memory is
+  // gathered, and when results are delivered.
+  gpu::GpuEvent gathered_event, delivered_event;
 };
 
 struct ExchangeState;

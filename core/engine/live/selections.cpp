@@ -81,7 +81,7 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
   }
   const float* const source = step_.ReadsGradient(range)
                                   ? step_.gradients[first].data() + (range.begin - tensor.offset)
-                                  : step_.flat.data() + range.begin;
+                                  : step_.FlatOf(range);
   selection.source = {source, range.size(), Stream{config_.device, nullptr}};
   return selection;
 }

@@ -1,6 +1,7 @@
 #include "core/engine/model/model_cluster.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "core/collective/even_rounds.hpp"
@@ -613,8 +614,16 @@ std::size_t MethodMemoryBytes(const ModelConfig& config) {
   if (!config.local_steps) return 0;
   const LocalSteps& steps = *config.local_steps;
   const std::size_t arrays =
-      2 + (steps.has_state() ? 1 : 0) + (steps.outer == OuterRule::kElastic ? 1 : 0);
-  return arrays * config.layout.numel() * sizeof(float);
+      1 + (steps.has_state() ? 1 : 0) + (steps.outer == OuterRule::kElastic ? 1 : 0);
+  std::map<std::uint16_t, std::size_t> fragments;  // elements
+  for (const Unit& unit : config.plan.units) {
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      fragments[unit.date] += config.layout.tensor(t).numel;
+    }
+  }
+  std::size_t largest = 0;  // the only one under way
+  for (const auto& [date, elements] : fragments) largest = std::max(largest, elements);
+  return (arrays * config.layout.numel() + largest) * sizeof(float);
 }
 
 }  // namespace sparfuse

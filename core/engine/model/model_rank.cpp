@@ -50,7 +50,8 @@ double FloatsMoved(const LocalSteps& steps) {
       return 2 + own;
     case OuterRule::kSgd:
       return 3 + own;
-    case OuterRule::kMomentum:
+    case OuterRule::kMomentum:  // clipped: the state is read for its norm, then scaled
+      return 5 + own + (steps.outer_clip > 0 ? 3 : 0);
     case OuterRule::kNesterov:
       return 5 + own;
     case OuterRule::kElastic:
@@ -358,10 +359,13 @@ double ModelRank::LocalSeconds(Handle handle) {
                                        (sparsify->lane == Lane::kSide ? cost.side_slowdown : 1);
   }
   if (const auto* apply = started.If<ApplyRequest>(); apply && apply->to == ApplyTo::kAnchor) {
-    const double floats = apply->own ? 2 : FloatsMoved(*cluster_.config().local_steps);
+    const LocalSteps& steps = *cluster_.config().local_steps;
+    const double floats = apply->own ? 2 : FloatsMoved(steps);
     const double outer = cost.scale_seconds(n) * floats / 2;
     if (apply->own || !op(started.summed).sparse()) return cost.dispatch_seconds + outer;
-    return outer + DecompressSeconds(started);
+    // Counting senders, and scaling by norms, reads the payloads once more.
+    const int passes = 1 + (steps.by_senders ? 1 : 0) + (steps.to_median ? 1 : 0);
+    return outer + passes * DecompressSeconds(started);
   }
   return DecompressSeconds(started);
 }

@@ -211,6 +211,9 @@ std::string CheckedNumbers(const Verification& verification) {
   std::string said;
   if (verification.of_steps > 0)
     said += fmt::format(", the metrics of {} follow from their steps", verification.of_steps);
+  if (verification.of_evaluations > 0)
+    said +=
+        fmt::format(", the final values of {} from their evaluations", verification.of_evaluations);
   if (verification.without_numbers > 0)
     said += fmt::format(", {} failed or imported", verification.without_numbers);
   return said;

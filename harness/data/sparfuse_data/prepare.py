@@ -152,9 +152,10 @@ def _prepare_images(name, place, out, found, accept, say):
         if count == 0:
             raise DataError(f"{place}: {split} has no image; expected some")
     facts = {"classes": len(found.classes), **counts}
-    if not accept:  # numbers first: they cost nothing
-        check_known(name, facts, accept)
-    warnings = check_known(name, facts, accept, found.sums or _sums_of_archives(name, place, say))
+    if not found.sums:
+        check_known(name, facts, accept)  # before archives are read for their sums
+        found.sums = _sums_of_archives(name, place, say)
+    warnings = check_known(name, facts, accept, found.sums)
     say(f"{place}: {found.form}, {len(found.classes)} classes, " +
         ", ".join(f"{count:,} images of {split}" for split, count in counts.items()) +
         f", {found.size() / 1e6:,.1f} MB")

@@ -15,7 +15,12 @@ namespace py = pybind11;
 namespace {
 
 // Reads the coding of chunks, which payloads do not name.
-PayloadCoding ReadChunks(const std::string& values, std::int64_t chunk, double density) {
+PayloadCoding ReadChunks(const std::string& values, std::int64_t chunk, double density,
+                         const std::string& scope) {
+  SPARFUSE_REQUIRE(scope == "tensor" || scope == "chunk",
+                   "scope = \"" + scope + "\": expected \"tensor\" or \"chunk\"");
+  SPARFUSE_REQUIRE(scope == "tensor" || values == "codes4",
+                   "scope = \"chunk\" with values = \"" + values + "\": expected \"codes4\"");
   SPARFUSE_REQUIRE(values == "f16" || values == "f32" || values == "codes4",
                    "values = \"" + values +
                        "\" with indices = \"u12\": expected \"f16\", \"f32\" or \"codes4\"");
@@ -28,6 +33,7 @@ PayloadCoding ReadChunks(const std::string& values, std::int64_t chunk, double d
                        IndexCoding::kU12};
   coding.chunk = static_cast<std::uint32_t>(chunk);
   coding.density = density;
+  coding.codes_by_chunk = scope == "chunk";
   return coding;
 }
 
@@ -119,15 +125,16 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
                        const Given<"indices", std::string>& indices, const py::object& residual,
                        const Given<"policy", std::string>& policy, const Given<"fpr", double>& fpr,
                        const Given<"chunk", std::int64_t>& chunk,
-                       const Given<"density", double>& density) {
+                       const Given<"density", double>& density,
+                       const Given<"scope", std::string>& scope) {
   const std::uint64_t n = elements;
   const bool chunks = *indices == "u12";
-  SPARFUSE_REQUIRE(chunks || density == 0,
-                   "density needs indices = \"u12\", but indices = \"" + *indices + "\"");
+  SPARFUSE_REQUIRE(chunks || (density == 0 && *scope == "tensor"),
+                   "density and scope need indices = \"u12\", but indices = \"" + *indices + "\"");
   SPARFUSE_REQUIRE(!chunks || (*policy == "leftmost" && *fpr == 0),
                    "policy and fpr need indices = \"bloom\", but indices = \"u12\"");
   const PayloadCoding coding =
-      chunks ? ReadChunks(values, chunk, density) : ReadCoding(values, indices, policy, fpr);
+      chunks ? ReadChunks(values, chunk, density, scope) : ReadCoding(values, indices, policy, fpr);
   RequireElements(n);
   const py::array_t<std::uint32_t> index_array = ReadIndices(idx, n, "idx");
   const FloatArray value_array = ReadFloats(val, "val");
@@ -190,7 +197,8 @@ py::tuple DecodeArrays(const py::object& payload, const Given<"n", std::uint64_t
                        const Given<"values", std::optional<std::string>>& values_given,
                        const Given<"indices", std::optional<std::string>>& indices_given,
                        const Given<"chunk", std::int64_t>& chunk,
-                       const Given<"density", double>& density) {
+                       const Given<"density", double>& density,
+                       const Given<"scope", std::string>& scope) {
   const std::uint64_t n = elements;
   RequireElements(n);
   const ByteArray array = ReadBytes(payload, "payload");
@@ -199,10 +207,10 @@ py::tuple DecodeArrays(const py::object& payload, const Given<"n", std::uint64_t
   SPARFUSE_REQUIRE(!given || *given == "u12", "indices = \"" + given.value_or("") +
                                                   "\": expected \"u12\", or nothing: other "
                                                   "payloads say how they were encoded");
-  SPARFUSE_REQUIRE(given || (!values_as && density == 0),
-                   "values and density need indices = \"u12\"");
+  SPARFUSE_REQUIRE(given || (!values_as && density == 0 && *scope == "tensor"),
+                   "values, density and scope need indices = \"u12\"");
   if (given) {
-    return DecodeChunkArrays(ReadChunks(values_as.value_or("codes4"), chunk, density),
+    return DecodeChunkArrays(ReadChunks(values_as.value_or("codes4"), chunk, density, scope),
                              array.bytes(), n);
   }
   const PayloadHeader header =
@@ -324,7 +332,7 @@ void BindCodings(py::module_& module) {
   module.def("encode_payload", &EncodeArrays, py::arg("idx"), py::arg("val"), py::arg("n"),
              py::arg("values") = "f16", py::arg("indices") = "delta", py::kw_only(),
              py::arg("residual") = py::none(), py::arg("policy") = "leftmost", py::arg("fpr") = 0.0,
-             py::arg("chunk") = 4096, py::arg("density") = 0.0,
+             py::arg("chunk") = 4096, py::arg("density") = 0.0, py::arg("scope") = "tensor",
              R"(A sparse payload in fewer bytes, as a uint8 array: half of them by default.
 
 idx, val  as Sparsifier.select and ErrorFeedback.step return them; not modified
@@ -349,6 +357,7 @@ fpr       with "bloom", the fraction of the other indices that the filter has, a
 chunk     with "u12", elements of a chunk, at most 4096
 density   with "u12", says that idx has max(1, int(density * m)) of each chunk of m elements: counts
           are then not sent. 0: counts are sent, two bytes each
+scope     with "codes4": four levels for the whole "tensor", or for each "chunk"
 
 The bytes say where they end and, except with "u12", how they were encoded. Raises ConfigError if
 idx is not increasing or not below n, NumericError for a NaN or an infinity in val.
@@ -376,12 +385,12 @@ idx is not increasing or not below n, NumericError for a NaN or an infinity in v
 )");
   module.def("decode_payload", &DecodeArrays, py::arg("payload"), py::arg("n"), py::kw_only(),
              py::arg("values") = py::none(), py::arg("indices") = py::none(),
-             py::arg("chunk") = 4096, py::arg("density") = 0.0,
+             py::arg("chunk") = 4096, py::arg("density") = 0.0, py::arg("scope") = "tensor",
              R"((indices, values) of a payload of encode_payload, as decompress takes them.
 
 payload  uint8 array, or bytes, in any coding
 n        elements of the array that was selected from
-values, indices, chunk, density
+values, indices, chunk, density, scope
          for a payload with indices = "u12", which does not say so by itself: as given to
          encode_payload; values "codes4" unless given
 

@@ -173,6 +173,7 @@ def encode_payload(
     fpr: float = 0.0,
     chunk: int = 4096,
     density: float = 0.0,
+    scope: Literal["tensor", "chunk"] = "tensor",
 ) -> NDArray[numpy.uint8]: ...
 def decode_payload(
     payload: _Bytes,
@@ -182,6 +183,7 @@ def decode_payload(
     indices: Literal["u12"] | None = None,
     chunk: int = 4096,
     density: float = 0.0,
+    scope: Literal["tensor", "chunk"] = "tensor",
 ) -> _Payload: ...
 def encode_exponents(val: _Floats) -> NDArray[numpy.uint8]: ...
 def decode_exponents(payload: _Bytes, n: int) -> _Array: ...

@@ -226,7 +226,7 @@ class Method:
         momentum: float | None = None,
         nesterov: bool | None = None,
         masking: bool | None = None,
-        clip: float | None = None,
+        clip: float | str | None = None,
         warmup_epochs: int | None = None,
         epoch_steps: int | None = None,
         decay: float | None = None,
@@ -289,6 +289,9 @@ class Method:
             density, sparsifier_options = sparsifier.density, sparsifier.options
             seed = sparsifier.seed if seed is None else seed
             sparsifier = sparsifier.name
+        if isinstance(clip, str):  # of a method with local steps, whose feedback has no clip
+            options["clip"] = clip
+            clip = None
         if not isinstance(dense_tensors, Mapping):
             dense_tensors = {"names": dense_tensors}
         _require_keys("dense_tensors", dense_tensors, ["names", "max_ndim"])

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -13,8 +14,12 @@
 #include <vector>
 
 #include "baselines/composition.hpp"
+#include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "harness/catalog/method_file.hpp"
 #include "harness/machine/quiet.hpp"
+#include "harness/store/evidence/held_evaluations.hpp"
+#include "harness/store/evidence/held_kind.hpp"
 #include "harness/store/evidence/stated.hpp"
 #include "workloads/models/layers.hpp"
 
@@ -24,7 +29,8 @@ namespace {
 
 using nlohmann::json;
 
-// The parts that a configuration names, by kind, as in revisions and sources.
+// The parts that a configuration names, by kind, as in revisions and sources. A profile has many
+// sparsifiers, and no part of a method.
 std::map<std::string, std::string> PartsNamedBy(const json& config) {
   std::map<std::string, std::string> parts;
   const auto add = [&](const json& from, const char* kind) {
@@ -41,11 +47,67 @@ std::map<std::string, std::string> PartsNamedBy(const json& config) {
   return parts;
 }
 
+// "sparsifier:topk", of a profile that measures it.
+std::set<std::string> MeasuredParts(const Trial& trial) {
+  std::set<std::string> parts;
+  if (!IsProfile(trial)) return parts;
+  parts.insert("profile");
+  for (const json& name : trial.config.value("sparsifiers", json::array())) {
+    if (name.is_string()) parts.insert("sparsifier:" + name.get<std::string>());
+  }
+  return parts;
+}
+
+// What a method's file says that options do not change.
+struct KnownMethod {
+  int revision = 0;  // 0: there is no such method
+  std::string strategy;
+  bool dense = false;
+};
+
+// Reads each file once: a catalogue of all methods takes megabytes.
+KnownMethod MethodOfTree(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, KnownMethod> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace(name);
+  if (!is_new) return found->second;
+  for (const EmbeddedMethod& file : MethodFiles()) {
+    if (!file.path.ends_with("/" + name + ".toml")) continue;
+    const Method method = ParseMethodFile(file.path, file.toml);
+    found->second = {method.revision, method.strategy, method.dense()};
+  }
+  return found->second;
+}
+
+// Compares the cell with the method of the tree that the trial has the revision of. Options of a
+// method change neither its strategy nor whether it sends whole gradients.
+std::string WhatMethodContradicts(const Trial& trial) {
+  const json options = trial.config.value("method_options", json());
+  const std::string name = TextOf(trial.config, "method");
+  const auto revision = trial.revisions.find("method:" + name);
+  if (!options.is_object() || revision == trial.revisions.end() ||
+      !TextOf(trial.config, "method_content").empty())
+    return "";
+  const KnownMethod method = MethodOfTree(name);
+  if (revision->second != method.revision) return "";
+  if (const std::string strategy = TextOf(options, "strategy"); strategy != method.strategy)
+    return fmt::format("config.method_options.strategy: {}: expected {} of method {}", strategy,
+                       method.strategy, name);
+  const std::string sparsifier = TextOf(trial.config, "sparsifier");
+  if (method.dense && sparsifier != "none")
+    return fmt::format("config.sparsifier: {}: expected none of method {}", sparsifier, name);
+  return "";
+}
+
 std::string WhatPartsContradict(const Trial& trial) {
   const std::map<std::string, std::string> parts = PartsNamedBy(trial.config);
+  const std::set<std::string> measured = MeasuredParts(trial);
   const auto is_named = [&](const std::string& part) {
     const std::size_t end = part.find(':');
     const std::string kind = part.substr(0, end);
+    if (measured.contains(part)) return true;
+    if (IsProfile(trial) && (kind == "profile" || kind == "sparsifier")) return false;
     if (kind == "sparsifier" && !parts.contains(kind)) return end == std::string::npos;
     const auto named = parts.find(kind);
     return named == parts.end() || part.substr(end + 1) == named->second;
@@ -56,7 +118,11 @@ std::string WhatPartsContradict(const Trial& trial) {
   for (const auto& [part, hash] : trial.sources) {
     if (!is_named(part)) return fmt::format("sources: it has {}, config does not", part);
   }
-  if (!trial.config.contains("method_options")) return "";
+  for (const std::string& part : measured) {
+    if (!trial.revisions.contains(part))
+      return fmt::format("revisions: expected one of {}, which config names", part);
+  }
+  if (!trial.config.contains("method_options") && !IsProfile(trial)) return "";
   const bool own_file = !TextOf(trial.config, "method_content").empty();
   for (const auto& [kind, name] : parts) {
     const std::string part = kind + ":" + name;
@@ -100,16 +166,16 @@ bool HasShape(const std::vector<std::int64_t>& shape, const std::vector<std::int
 }
 
 // Compares the tensors with those of the catalogue's workload, if the trial has its revision. A
-// modelled trial has the tensors of its profile instead.
+// modelled trial has the tensors of its profile, which may be of prepared data.
 std::string WhatCatalogueContradicts(const Trial& trial) {
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
-  if (workload == nullptr || !IsLive(trial)) return "";
+  if (workload == nullptr) return "";
   const auto revision = trial.revisions.find("workload:" + workload->name);
   if (revision == trial.revisions.end() || revision->second != workload->revision) return "";
   std::map<std::string_view, const workloads::LayerTensor*> known;
   const workloads::LayerTable& layers = workloads::LayersOf(workload->name);
   for (const workloads::LayerTensor& tensor : layers.tensors) known[tensor.name] = &tensor;
-  const bool prepared = !TextOf(trial.config, "data").empty();
+  const bool prepared = !TextOf(trial.config, "data").empty() || !IsLive(trial);
   std::optional<std::pair<std::int64_t, std::int64_t>> other;
   for (std::size_t t = 0; t < trial.layout.size(); ++t) {
     const LayoutTensor& tensor = trial.layout[t];
@@ -287,6 +353,35 @@ std::string WhatTimesContradict(const Trial& trial, const std::map<double, Steps
   return "";
 }
 
+// Measured steps follow the warm-up, and in a round the steps that it discards, as many in each.
+std::string WhatOrderContradicts(const OpenSeries& steps) {
+  struct Round {
+    double discarded = 0;
+    bool measures = false;
+  };
+  std::map<std::pair<double, double>, Round> rounds;  // by rank and number
+  std::optional<double> of_first;
+  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
+    const auto value = [&](const char* column) { return steps.Number(column, row).value_or(0); };
+    const double number = value("round");
+    Round& round = rounds[{value("rank"), number}];
+    if (value("measured") == 0) {
+      if (round.measures)
+        return fmt::format("steps.npy: measured = 0 in row {}: expected 1 behind a measured step",
+                           row);
+      ++round.discarded;
+    } else if (!std::exchange(round.measures, true) && number > 0) {
+      if (!of_first) of_first = round.discarded;
+      if (round.discarded != *of_first)
+        return fmt::format(
+            "steps.npy: measured = 1 in row {}: expected {:g} steps of round {:g} "
+            "before it, as in the first",
+            row, *of_first, number);
+    }
+  }
+  return "";
+}
+
 std::string WhatCountsContradict(const Trial& trial, const std::map<double, StepsOfRank>& ranks) {
   const StepsOfRank& first = ranks.begin()->second;
   const double steps = NumberOf(trial.config, "steps"),
@@ -297,44 +392,10 @@ std::string WhatCountsContradict(const Trial& trial, const std::map<double, Step
   if (ended_early ? measured > steps : measured != steps)
     return fmt::format("steps.npy: {} measured steps: expected the {:g} of config.steps",
                        first.measured, steps);
-  if (!ended_early && trial.config.contains("warmup_steps") &&
-      static_cast<double>(first.warm) != warm)
+  if (trial.config.contains("warmup_steps") && static_cast<double>(first.warm) != warm)
     return fmt::format("steps.npy: {} steps of warm-up: expected the {:g} of config.warmup_steps",
                        first.warm, warm);
   return "";
-}
-
-// Whether each step selects a share of every tensor that equals the density. This holds if a
-// sparsifier selects by tensor in every step and sends its selection unchanged.
-bool SelectsTheDensity(const json& config) {
-  const json options = config.value("method_options", json()),
-             feedback = config.value("feedback_options", json()),
-             dense = config.value("dense_tensors", json());
-  const std::string sparsifier = TextOf(config, "sparsifier");
-  const bool some_are_dense = NumberOf(dense, "max_ndim") > 0 ||
-                              (dense.is_object() && !dense.value("names", json()).empty());
-  const std::string strategy = TextOf(options, "strategy");
-  return (sparsifier == "topk" || sparsifier == "randomk") &&
-         (strategy == "ahead" || strategy == "behind") &&
-         TextOf(options, "collective") == "sparse-allgather" &&
-         !options.value("dense_fallback", false) && !some_are_dense &&
-         NumberOf(feedback, "warmup_epochs") == 0 && NumberOf(options, "dense_warmup_steps") == 0 &&
-         NumberOf(options, "threshold_period") <= 1;
-}
-
-// A factor of two is allowed: a tensor's count is rounded down, and is at least one.
-std::string WhatDensityContradicts(const Trial& trial) {
-  const auto found = trial.metrics.find("achieved_density");
-  if (found == trial.metrics.end() || !found->second.value || trial.layout.empty() ||
-      !SelectsTheDensity(trial.config))
-    return "";
-  double elements = 0;
-  for (const LayoutTensor& tensor : trial.layout) elements += static_cast<double>(tensor.numel);
-  const double asked = NumberOf(trial.config, "density"), achieved = *found->second.value;
-  const double most = 2 * asked + static_cast<double>(trial.layout.size()) / elements;
-  if (achieved >= asked / 2 && achieved <= most) return "";
-  return fmt::format("config.density: {}, and {} selects {} of the elements", asked,
-                     TextOf(trial.config, "sparsifier"), achieved);
 }
 
 // Compares the rows of each series with the sampling that trial.json states.
@@ -359,73 +420,24 @@ std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& 
   return "";
 }
 
-// Evaluations are at the ends of steps, and their times are sums of rank 0's step times.
-std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& evaluations,
-                                      const OpenSeries& steps) {
-  std::vector<double> until = {0};  // seconds of rank 0 until the end of each step
-  const bool waits = TextOf(trial.config, "device") == "cuda";
-  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
-    if (steps.Number("rank", row) != 0.0) continue;
-    const double waited = waits ? steps.Number("loader_wait_seconds", row).value_or(0) : 0;
-    until.push_back(until.back() + steps.Number("step_seconds", row).value_or(0) + waited);
-  }
-  const auto wrong = [](const char* column, double said, std::uint64_t row, std::string expected) {
-    return fmt::format("evaluations.npy: {} = {} in row {}: expected {}", column, said, row,
-                       expected);
-  };
-  const auto has = [&](const char* column) { return evaluations.header.Find(column) != nullptr; };
-  double last_step = 0, evaluating = 0;
-  for (std::uint64_t row = 0; row < evaluations.header.rows; ++row) {
-    const auto value = [&](const char* column) {
-      return evaluations.Number(column, row).value_or(0);
-    };
-    const double step = value("step");
-    if (step <= last_step || step >= static_cast<double>(until.size()))
-      return wrong("step", step, row,
-                   fmt::format("a step behind {:g}, of {} there are", last_step, until.size() - 1));
-    const double seconds = until[static_cast<std::size_t>(step)];
-    if (has("seconds") && !AreEqual(value("seconds"), seconds))
-      return wrong("seconds", value("seconds"), row, fmt::format("{}, of its steps", seconds));
-    if (has("seconds_with_evaluation")) {
-      const double took = value("seconds_with_evaluation") - value("seconds");
-      if (took < evaluating - 1e-9 * seconds)
-        return wrong("seconds_with_evaluation", value("seconds_with_evaluation"), row,
-                     fmt::format("at least {}", value("seconds") + evaluating));
-      evaluating = took;
-    }
-    // The steps and samples per epoch are the same at every evaluation.
-    const auto first = [&](const char* column) {
-      return evaluations.Number(column, 0).value_or(0);
-    };
-    if (has("epoch") && !AreEqual(value("epoch") * first("step"), first("epoch") * step))
-      return wrong("epoch", value("epoch"), row,
-                   fmt::format("{}, as in row 0", first("epoch") * step / first("step")));
-    constexpr double kRounded = 0.51;
-    const double samples = first("samples") * step / first("step");
-    if (has("samples") &&
-        std::abs(value("samples") - samples) > kRounded * (1 + step / first("step")))
-      return wrong("samples", value("samples"), row, fmt::format("{:.0f}, as in row 0", samples));
-    last_step = step;
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string WhatRecordContradicts(const Trial& trial, const OpenSeriesByFile& series) {
   std::string wrong;
-  for (const auto what : {WhatPartsContradict, WhatLinkContradicts, WhatTensorsContradict,
-                          WhatReadingsContradict, WhatDensityContradicts}) {
+  for (const auto what : {WhatPartsContradict, WhatMethodContradicts, WhatLinkContradicts,
+                          WhatTensorsContradict, WhatReadingsContradict}) {
     if (wrong.empty()) wrong = what(trial);
   }
+  if (wrong.empty()) wrong = WhatKindContradicts(trial, series);
+  if (wrong.empty() && (IsLive(trial) || IsProfile(trial))) wrong = WhatHostsContradict(trial);
   if (!wrong.empty() || !IsLive(trial)) return wrong;
-  wrong = WhatHostsContradict(trial);
   if (wrong.empty()) wrong = WhatSamplingContradicts(trial, series);
   const auto steps = series.find("steps.npy"), evaluations = series.find("evaluations.npy");
   if (!wrong.empty() || steps == series.end() || steps->second.header.rows == 0) return wrong;
   const std::map<double, StepsOfRank> ranks = SumsByRank(steps->second);
   wrong = WhatTimesContradict(trial, ranks);
   if (wrong.empty()) wrong = WhatCountsContradict(trial, ranks);
+  if (wrong.empty()) wrong = WhatOrderContradicts(steps->second);
   if (wrong.empty() && evaluations != series.end())
     wrong = WhatEvaluationsContradict(trial, evaluations->second, steps->second);
   return wrong;

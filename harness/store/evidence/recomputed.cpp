@@ -11,6 +11,8 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/evidence/held_bytes.hpp"
+#include "harness/store/evidence/held_evaluations.hpp"
 #include "harness/store/evidence/held_record.hpp"
 #include "harness/store/evidence/held_spans.hpp"
 #include "harness/store/evidence/open_series.hpp"
@@ -218,7 +220,8 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
     const std::string wrong = WhatIsWrongWithThroughput(
         trial, throughput->second, computed.at("step_seconds").value.value_or(0));
     if (!wrong.empty()) return wrong;
-    open.erase("throughput");
+    // Of a workload that the catalogue lacks, the units a sample are not known.
+    if (WorkloadOf(trial.config) != nullptr) open.erase("throughput");
   }
   for (std::uint64_t row = 0; row < series.header.rows && context.dense_elements > 0; ++row) {
     const std::optional<double> density = series.Number("achieved_density", row);
@@ -264,7 +267,10 @@ std::string WhatSeriesContradict(const Trial& trial, const OpenSeriesByFile& ope
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
   for (const auto& [file, series] : opened) {
     const auto found = trial.series.find(file);
-    if (found == trial.series.end()) continue;
+    if (found == trial.series.end()) {
+      if (trial.schema < kTrialSchema) continue;
+      return fmt::format("series: expected {}, which is there", file);
+    }
     const Series& stated = found->second;
     if (static_cast<std::uint64_t>(stated.rows) != series.header.rows)
       return SaidAndGiven("series." + file + ".rows", stated.rows, series.header.rows,
@@ -316,6 +322,47 @@ std::vector<std::string> ColumnsOfNothing(const Trial& trial, const OpenSeriesBy
 
 }  // namespace
 
+namespace {
+
+// What neither the trial's series nor the catalogue tell, with the reason. open: metrics that were
+// not checked.
+std::map<std::string, std::string> WhatNothingTells(const Trial& trial,
+                                                    const OpenSeriesByFile& opened,
+                                                    const std::set<std::string>& open) {
+  std::map<std::string, std::string> untold;
+  for (const std::string& metric : open) untold[metric] = "no series has it";
+  if (!trial.draws.empty()) untold["draws"] = "no series has it";
+  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
+  if (open.contains("throughput") && workload == nullptr)
+    untold["throughput"] = "the catalogue lacks their workload's units a sample";
+  for (const std::string& fact : WhatOnlyStepsTell(trial))
+    untold.try_emplace(fact, "their steps alone have it");
+  const auto evaluations = opened.find("evaluations.npy");
+  if (evaluations == opened.end() || !TellsBatch(evaluations->second))
+    untold["config.batch_per_worker"] = "no evaluation counts epochs";
+  if (!IsLive(trial)) {
+    for (const char* key : {"seconds", "machine"}) untold[key] = "they are of models or profiles";
+  }
+  if (trial.layout.empty()) return untold;
+  const auto revision = trial.revisions.find("workload:" + TextOf(trial.config, "workload"));
+  if (workload == nullptr || revision == trial.revisions.end() ||
+      revision->second != workload->revision)
+    untold["layout"] = "the catalogue lacks this revision of their workload";
+  return untold;
+}
+
+// "" or that nothing says why a trial of ours did not end well.
+std::string WhatFailureLacks(const Trial& trial) {
+  const bool passed =
+      std::ranges::all_of(trial.checks, [](const auto& check) { return check.second; });
+  if (trial.status == TrialStatus::kOk || trial.schema < kTrialSchema || trial.failure || !passed)
+    return "";
+  return fmt::format("status: {}: expected a failure, or a check that failed",
+                     NameOf(trial.status));
+}
+
+}  // namespace
+
 bool HasNumbers(const Trial& trial) {
   return trial.status == TrialStatus::kOk && !trial.imported &&
          trial.config.value("mode", json()) != kImported;
@@ -323,7 +370,10 @@ bool HasNumbers(const Trial& trial) {
 
 Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std::string>& files) {
   Recomputed made;
-  if (!HasNumbers(trial)) return made;
+  if (!HasNumbers(trial)) {
+    made.differs = WhatFailureLacks(trial);
+    return made;
+  }
   std::set<std::string> open;  // metrics that were not checked yet
   for (const auto& [name, metric] : trial.metrics) {
     if (metric.value) open.insert(name);
@@ -337,16 +387,18 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std:
   if (made.differs.empty() && steps != opened.end()) HoldToSteps(trial, steps->second, open, made);
   if (made.differs.empty() && made.steps && spans != opened.end() && trial.schema >= kTrialSchema)
     made.differs = WhatSpansContradict(spans->second, steps->second);
+  if (made.differs.empty() && made.steps && trial.schema >= kTrialSchema)
+    made.differs =
+        WhatBytesContradict(trial, steps->second, spans == opened.end() ? nullptr : &spans->second);
   if (made.differs.empty() && trial.schema >= kTrialSchema)
     made.differs = WhatRecordContradicts(trial, opened);
   made.columns_of_nothing = ColumnsOfNothing(trial, opened, made);
-  if (!trial.draws.empty()) open.insert("draws");
-  made.unchecked.assign(open.begin(), open.end());
+  made.evaluated = made.steps && evaluations != opened.end() && trial.schema >= kTrialSchema;
+  made.unchecked = WhatNothingTells(trial, opened, open);
   return made;
 }
 
 Recomputed RecomputeMetrics(const Trial& trial, const std::filesystem::path& directory) {
-  if (!HasNumbers(trial)) return {};
   std::map<std::string, std::string> files;
   for (const char* name : {"steps.npy", "evaluations.npy"}) {
     try {

@@ -32,6 +32,10 @@ bool IsLive(const Trial& trial) {
          (kind == NameOf(TrialKind::kThroughput) || kind == NameOf(TrialKind::kConvergence));
 }
 
+bool IsProfile(const Trial& trial) {
+  return TextOf(trial.config, "kind") == NameOf(TrialKind::kProfile);
+}
+
 const workloads::WorkloadDescriptor* WorkloadOf(const json& config) {
   try {
     const std::string name = TextOf(config, "workload");

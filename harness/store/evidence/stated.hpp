@@ -19,6 +19,7 @@ std::string TextOf(const nlohmann::json& config, const char* key);
 
 // Whether ranks ran: of a model nothing was measured.
 bool IsLive(const Trial& trial);
+bool IsProfile(const Trial& trial);
 
 // Null for a workload that the catalogue does not have.
 const workloads::WorkloadDescriptor* WorkloadOf(const nlohmann::json& config);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "core/device/runtime.hpp"
+
 namespace sparfuse::harness {
 namespace {
 
@@ -31,6 +33,18 @@ float AverageAt(const std::vector<std::vector<float>>& values, std::size_t i) {
   return static_cast<float>(sum / static_cast<double>(values.size()));
 }
 
+// A copy of a tensor's parameters, which may lie on the rank's device.
+std::vector<float> OnHost(const Rank& rank, std::span<const float> values) {
+  std::vector<float> copy(values.size());
+  if (rank.device.kind == DeviceKind::kHost) {
+    std::ranges::copy(values, copy.begin());
+  } else {
+    gpu::CopyAsync(rank.compute, copy.data(), values.data(), values.size_bytes());
+    gpu::Synchronize(rank.compute);
+  }
+  return copy;
+}
+
 double Relative(double squares, double ranks, double norm_squares) {
   return norm_squares == 0 ? 0 : std::sqrt(squares / ranks / norm_squares);
 }
@@ -39,7 +53,8 @@ double Relative(double squares, double ranks, double norm_squares) {
 
 ParameterView ParametersOf(workloads::TrainingWorkload& workload,
                            std::span<const std::size_t> ready_order) {
-  const std::span<float> all = workload.State().front();
+  const DeviceSpan<float> parameters = workload.DeviceState().front();
+  const std::span<float> all{parameters.data, parameters.size};
   ParameterView view;
   for (const std::size_t parameter : ready_order) {
     const workloads::ParameterInfo& info = workload.Parameters()[parameter];
@@ -48,7 +63,7 @@ ParameterView ParametersOf(workloads::TrainingWorkload& workload,
   return view;
 }
 
-bool AnchorsEqualRankZero(const Rank& rank, const LiveEngine& engine) {
+bool AnchorsEqualRankZero(const Rank& rank, LiveEngine& engine) {
   const sparfuse::Range all{0, engine.layout().numel()};
   std::int64_t differs = 0;
   for (const std::span<const float> own : {engine.Anchor(all), engine.OuterState(all)}) {
@@ -62,12 +77,12 @@ bool AnchorsEqualRankZero(const Rank& rank, const LiveEngine& engine) {
   return rank.Max({differs})[0] == 0;
 }
 
-Divergence DivergenceOf(const Rank& rank, const LiveEngine& engine,
-                        const ParameterView& parameters) {
+Divergence DivergenceOf(const Rank& rank, LiveEngine& engine, const ParameterView& parameters) {
   double from_average = 0, average_norm = 0, from_anchor = 0, anchor_norm = 0;
   for (std::size_t t = 0; t < parameters.size(); ++t) {
     const std::span<const float> anchor = engine.Anchor(engine.layout().tensor(t).range());
-    ForGathered(rank, parameters[t], [&](std::size_t begin, const auto& values) {
+    const std::vector<float> own = OnHost(rank, parameters[t]);
+    ForGathered(rank, own, [&](std::size_t begin, const auto& values) {
       for (std::size_t i = 0; i < values.front().size(); ++i) {
         const double average = AverageAt(values, i);
         const double a = anchor[begin + i];
@@ -86,10 +101,18 @@ Divergence DivergenceOf(const Rank& rank, const LiveEngine& engine,
 
 void AverageParameters(const Rank& rank, const ParameterView& parameters) {
   for (const std::span<float> tensor : parameters) {
-    ForGathered(rank, tensor, [&](std::size_t begin, const auto& values) {
+    const std::vector<float> own = OnHost(rank, tensor);
+    std::vector<float> average(own.size());
+    ForGathered(rank, own, [&](std::size_t begin, const auto& values) {
       for (std::size_t i = 0; i < values.front().size(); ++i)
-        tensor[begin + i] = AverageAt(values, i);
+        average[begin + i] = AverageAt(values, i);
     });
+    if (rank.device.kind == DeviceKind::kHost) {
+      std::ranges::copy(average, tensor.begin());
+    } else {
+      gpu::CopyAsync(rank.compute, tensor.data(), average.data(), tensor.size_bytes());
+      gpu::Synchronize(rank.compute);
+    }
   }
 }
 

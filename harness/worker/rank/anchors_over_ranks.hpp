@@ -11,7 +11,7 @@
 
 namespace sparfuse::harness {
 
-// Where the workload, which trains on the host, keeps the parameters of a layout's tensors.
+// Where the workload keeps the parameters of a layout's tensors: on its device.
 // ready_order: of each tensor, its number among the workload's parameters.
 ParameterView ParametersOf(workloads::TrainingWorkload& workload,
                            std::span<const std::size_t> ready_order);
@@ -19,14 +19,13 @@ ParameterView ParametersOf(workloads::TrainingWorkload& workload,
 // All that follow are collective, and give the same on all ranks.
 
 // Whether every rank's anchor and outer state equal rank 0's bit for bit.
-bool AnchorsEqualRankZero(const Rank& rank, const LiveEngine& engine);
+bool AnchorsEqualRankZero(const Rank& rank, LiveEngine& engine);
 
 // Root mean square distances over ranks, relative to the norm of what they are from.
 struct Divergence {
   double from_average = 0, from_anchor = 0;
 };
-Divergence DivergenceOf(const Rank& rank, const LiveEngine& engine,
-                        const ParameterView& parameters);
+Divergence DivergenceOf(const Rank& rank, LiveEngine& engine, const ParameterView& parameters);
 
 // Every rank's parameters become their average over ranks, added up in rank order.
 void AverageParameters(const Rank& rank, const ParameterView& parameters);

@@ -22,9 +22,10 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKER = ROOT / "tests" / "integration" / "fake_worker.sh"
 CONFIG_SCHEMA = 2
 LATER_KEYS = (("method_options", "collective_options"), ("method_options", "dense_warmup_steps"),
+              ("method_options", "scope"),
               ("method_options", "bloom_policy"), ("method_options", "bloom_fpr"),
               ("feedback_options", "decay"), *((None, key) for key in (
-                  "data", "data_id", "weights", "weights_id", "evaluate")),
+                  "broadcast_bytes", "data", "data_id", "weights", "weights_id", "evaluate")),
               *(("recipe", key) for key in (
                   "learning_rate_per_worker", "warmup_from", "warmup_epochs", "warmup_fraction", "epochs",
                   "boundaries", "decay_factor", "patience", "schedule_span", "no_decay", "clip_norm", "clip",
@@ -80,7 +81,7 @@ def config_hash(config):
     """The hash of a cell that leaves later keys at their defaults: such keys are not part of its identity."""
     identity = {**copy.deepcopy(config), "schema": CONFIG_SCHEMA}
     for table, key in LATER_KEYS:
-        (identity[table] if table else identity).pop(key, None)  # dense cells lack some keys
+        (identity.get(table, {}) if table else identity).pop(key, None)  # dense cells and profiles lack some keys
     return content_hash(identity)
 
 

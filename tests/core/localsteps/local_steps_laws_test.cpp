@@ -350,6 +350,8 @@ TEST(ModelledLocalSteps, CountWhatIsSent) {
       const auto live = Train(windows);
       const ModelConfig model = Modelled(windows);
       EXPECT_EQ(MethodMemoryBytes(model), live[0].memory);
+      // Anchor and momentum of 77 elements, and the larger fragment, of the runs 6, 40, 20 and 11.
+      EXPECT_EQ(live[0].memory, 4 * (2 * 77 + (delay < 4 ? 40u + 11 : 77u)));
       for (const int traced : {0, workers}) {
         const auto steps = SimulateSteps(model, 0, windows.steps, traced);
         ASSERT_EQ(steps.size(), static_cast<std::size_t>(windows.steps));

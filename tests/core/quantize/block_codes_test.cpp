@@ -56,6 +56,32 @@ void ExpectNear(const Values& got, const std::vector<double>& expected) {
   }
 }
 
+// The neighbour below if the draw is not below the distance from it in steps, else the one above.
+TEST(BlockCodes, AreDrawnByElement) {
+  const Values x = {.3f, -1.75f, 12.5f, 0, -127, 99.1f, .99f, -.01f};
+  const RandomStream stream(3, 5, 7);
+  const BlockForm form{.code = BlockCode::kInt8, .block = 32, .stochastic = true};
+  std::vector<std::byte> bytes(form.Bytes(x.size()));
+  EncodeBlocks(form, x, bytes, &stream);  // the scale is 1
+  bool above = false, below = false;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double draw = static_cast<double>(stream.At(i) >> 40) / (1 << 24);
+    const double floor = std::floor(x[i]);
+    const int expected = static_cast<int>(floor) + (draw < x[i] - floor ? 1 : 0);
+    EXPECT_EQ(static_cast<int>(static_cast<std::int8_t>(bytes[4 + i])), expected) << i;
+    above |= expected > x[i];
+    below |= expected < x[i];
+  }
+  EXPECT_TRUE(above && below);
+  // 16.25 lies an eighth of the way from 16 to 18.
+  EXPECT_EQ(Fp8Of(16.25f, .124f), 0x59);
+  EXPECT_EQ(Fp8Of(16.25f, .126f), 0x58);
+  EXPECT_EQ(Fp8Of(-16.25f, .124f), 0xd9);
+  EXPECT_EQ(Fp8Of(0x1p-10f, .49f), 0x01);
+  EXPECT_EQ(Fp8Of(0x1p-10f, .51f), 0x00);
+  EXPECT_EQ(Fp8Of(448, 0), 0x7e);
+}
+
 TEST(BlockCodes, AreTheirDefinition) {
   const Values x = {.1f, -1, 3, .004f, -7, 2.5f, 0, .001f};
   Values scales;

@@ -27,7 +27,8 @@ namespace sparfuse::harness {
 
 inline const SourceState kWrittenBy{std::string(40, 'a'), false};
 
-// Two ranks and two measured steps: 0.2 s and 0.4 s on the slower rank. 1 % is selected.
+// Two ranks and two measured steps: 0.2 s and 0.4 s on the slower rank. 1 % is selected,
+// and sent in one exchange.
 inline void WriteTwoStepsOf(double elements, const std::filesystem::path& directory,
                             nlohmann::json& trial) {
   // The loss differs, so that no two trials have the same steps.
@@ -39,8 +40,10 @@ inline void WriteTwoStepsOf(double elements, const std::filesystem::path& direct
       LoggedStep& logged = log[rank].emplace_back(LoggedStep{step, true, loss, {}, step + 1});
       logged.record.step_seconds = 0.2 * (step + 1) - 0.05 * static_cast<double>(rank);
       logged.record.forward_seconds = logged.record.step_seconds / 4;
-      logged.record.payload_bytes = 100;
       logged.record.selected = static_cast<std::uint64_t>(elements / 100);
+      logged.record.payload_bytes = 8 * logged.record.selected;
+      logged.record.sent_bytes = logged.record.received_bytes = logged.record.payload_bytes;
+      logged.record.messages_sent = logged.record.exchanges = 1;
     }
   }
   StepLogContext context;

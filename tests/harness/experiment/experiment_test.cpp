@@ -112,7 +112,7 @@ TEST(Experiment, KeysThatCameLaterLeaveHashesAsTheyWere) {
     return Parse(WfbpWith(line7)).parts.at(0).cells.at(0).config_hash;
   };
   json before = ToJson(Parse(WfbpWith("")).parts.at(0).cells.at(0).config);
-  for (const char* later : {"dense_warmup_steps", "bloom_policy", "bloom_fpr"}) {
+  for (const char* later : {"dense_warmup_steps", "bloom_policy", "bloom_fpr", "scope"}) {
     ASSERT_EQ(before["method_options"].erase(later), 1u);
   }
   ASSERT_EQ(before["feedback_options"].erase("decay"), 1u);

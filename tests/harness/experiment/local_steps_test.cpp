@@ -130,7 +130,6 @@ TEST(LocalSteps, PairsWithoutMeaningAreRefused) {
                           "feedback_options = { warmup_epochs = 2 }",
                           "sparse-local"),
               "windows all have one density");
-  EXPECT_SAYS(WhatIsWrong("device = \"cuda\""), "anchors lie in host memory");
   EXPECT_SAYS(with("outer = \"sgd\", dense_warmup_steps = 3", "sparse-local"),
               "which send no gradients");
 }

@@ -15,6 +15,7 @@ import time
 import traceback
 import warnings
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -677,16 +678,192 @@ def local_steps():
         "inner has no parameter of the model",
         lambda: sf.local_steps(model, foreign, every=1).__enter__(),
     )
+    for wrong, text in (
+        (dict(every=4, fragments=3), "every to be a multiple of fragments"),
+        (dict(every=4, fragments=2, delay=2), "delay to be below every / fragments"),
+        (dict(every=4, delay=4, mix=0.5), "and 0 with delay = every"),
+        (dict(every=4, mix=1.5), r"expected mix in \[0, 1\]"),
+        (dict(every=9, fragments=9), "no more fragments than parameters"),
+        (dict(every=2, fragments=[["0.weight"], ["nothing"]]), "has 'nothing', no trained"),
+        (dict(every=2, fragments=[["0.weight"], ["0.bias"]]), "fragments lacks"),
+    ):
+        raises(
+            sparfuse.ConfigError,
+            text,
+            lambda wrong=wrong: sf.local_steps(model, inner, **wrong).__enter__(),
+        )
+    if dist.get_world_size() > 1:
+        raises(
+            sparfuse.ConfigError,
+            "every: rank 0 has 2, rank 1 3",
+            lambda: sf.local_steps(model, inner, every=2 + dist.get_rank()).__enter__(),
+        )
+
+
+class OuterOracle:
+    """The outer rules of local steps in NumPy, float32, on the parameters of all ranks."""
+
+    def __init__(self, start, every, fragments, delay, mix, rate, momentum):
+        self.every, self.fragments, self.delay, self.mix = every, fragments, delay, mix
+        self.rate, self.momentum = np.float32(rate), np.float32(momentum)
+        self.anchor = {n: a.copy() for n, a in start.items()}
+        self.outer = {n: np.zeros_like(a) for n, a in start.items()}
+        self.sent = {}
+
+    def due(self, step):
+        period = self.every // len(self.fragments)
+        return None if step % period else (step // period - 1) % len(self.fragments)
+
+    def apply(self, ranks, fragment, average, mix):
+        for name in self.fragments[fragment]:
+            b = self.outer[name] = self.momentum * self.outer[name] + average[name]
+            a = self.anchor[name] = self.anchor[name] - self.rate * (average[name] + self.momentum * b)
+            for w in ranks:
+                w[name] = a + np.float32(mix) * (w[name] - a) if mix else a.copy()
+
+    def mean(self, ranks, fragment):
+        return {
+            n: sum(self.anchor[n] - w[n] for w in ranks) / np.float32(len(ranks))
+            for n in self.fragments[fragment]
+        }
+
+    def after(self, step, ranks):
+        lags = self.delay == self.every
+        sent = self.due(step + (0 if lags else self.delay))
+        received = self.due(step)
+        fresh = None if sent is None else self.mean(ranks, sent)
+        if lags:
+            if received is not None:
+                if 0 in self.sent:
+                    self.apply(ranks, 0, self.sent.pop(0), 0)
+                for w in ranks:
+                    w.update({n: a.copy() for n, a in self.anchor.items()})
+                self.sent[0] = fresh
+            return
+        if sent is not None:
+            self.sent[sent] = fresh
+        if received is not None:
+            self.apply(ranks, received, self.sent.pop(received), self.mix)
+
+
+def names_of(model, fragments):
+    """The runs of about equal sizes that planner "fragments" makes."""
+    layout = [(n, tuple(p.shape)) for n, p in model.named_parameters()][::-1]
+    units = sparfuse.Method("local-sgd", 1, layout, every=fragments, fragments=fragments).plan
+    return [[tensor["name"] for tensor in unit["tensors"]] for unit in units]
+
+
+def streams(every, fragments, delay, mix, named=None):
+    torch.manual_seed(0)
+    model = mlp()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    outer = torch.optim.SGD(model.parameters(), lr=0.4, momentum=0.9, nesterov=True)
+    given = batches("mlp", dist.get_rank(), 2 * every + 1)
+    runs = named or names_of(model, fragments)
+    start = {n: p.detach().numpy().copy() for n, p in model.named_parameters()}
+    oracle = OuterOracle(start, every, runs, delay, mix, 0.4, 0.9)
+    apart = False
+    with sf.local_steps(
+        model, inner, outer, every=every, fragments=named or fragments, delay=delay, mix=mix, threads=1
+    ):
+        for number, batch in enumerate(given):
+            inner.zero_grad()
+            loss_of(model, batch).backward()
+            stepped = {
+                n: (p.detach() - 0.1 * p.grad).numpy().copy() for n, p in model.named_parameters()
+            }
+            before = [p.grad.clone() for p in model.parameters()]
+            inner.step()
+            ranks = gathered(stepped)
+            oracle.after(number + 1, ranks)
+            for name, parameter in model.named_parameters():
+                expected = torch.from_numpy(ranks[dist.get_rank()][name])
+                torch.testing.assert_close(
+                    parameter.detach(), expected, rtol=1e-4, atol=2e-6, msg=f"{name}, step {number + 1}"
+                )
+            assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), before))
+            found = gathered(model[0].weight.detach().clone())
+            apart |= not all(torch.equal(found[0], other) for other in found)
+        state = sf.state_dict(model)
+        assert [sorted(names) for names in runs] == [sorted(names) for names in state["fragments"]]
+        for name, anchor in oracle.anchor.items():
+            torch.testing.assert_close(
+                state["anchors"][name], torch.from_numpy(anchor), rtol=1e-4, atol=2e-6
+            )
+    assert apart == (dist.get_world_size() > 1)
+    for name, parameter in model.named_parameters():
+        found = gathered(parameter.detach().clone())
+        assert all(torch.equal(found[0], other) for other in found), name
+
+
+@case
+def local_steps_in_fragments_beside_steps():
+    streams(every=4, fragments=2, delay=0, mix=0.0)
+    streams(every=4, fragments=2, delay=1, mix=0.5)
+    streams(every=3, fragments=1, delay=2, mix=1.0)
+
+
+@case
+def local_steps_that_lag_and_named_fragments():
+    streams(every=2, fragments=1, delay=2, mix=0.0)
+    named = [["4.weight", "0.bias"], ["0.weight", "2.weight", "2.bias", "4.bias"]]
+    streams(every=4, fragments=2, delay=1, mix=0.25, named=named)
+
+
+@case
+def local_steps_keep_reset_or_average_the_inner_state():
+    for inner_state in ("keep", "reset", "average"):
+        torch.manual_seed(0)
+        model = mlp()
+        inner = torch.optim.AdamW(model.parameters(), lr=0.01)
+        given = batches("mlp", dist.get_rank(), 4)
+        options = {"every": 4, "fragments": 2, "threads": 1, "inner_state": inner_state}
+        with sf.local_steps(model, inner, **options):
+            first = set(sf.state_dict(model)["fragments"][0])
+            for number, batch in enumerate(given[:2]):
+                inner.zero_grad()
+                loss_of(model, batch).backward()
+                if number == 1:  # what a step would leave without an exchange
+                    alone = mlp()
+                    alone.load_state_dict(model.state_dict())
+                    other = torch.optim.AdamW(alone.parameters(), lr=0.01)
+                    other.load_state_dict(copy.deepcopy(inner.state_dict()))
+                    for p, q in zip(alone.parameters(), model.parameters()):
+                        p.grad = q.grad.clone()
+                    other.step()
+                inner.step()
+            for (name, parameter), own in zip(model.named_parameters(), alone.parameters()):
+                left = other.state[own]
+                if name in first and inner_state == "reset":
+                    assert parameter not in inner.state
+                    continue
+                found = inner.state[parameter]
+                assert int(found["step"]) == 2
+                for key in ("exp_avg", "exp_avg_sq"):
+                    if name in first and inner_state == "average":
+                        mean = sum(gathered(left[key])) / dist.get_world_size()
+                        torch.testing.assert_close(found[key], mean, rtol=1e-5, atol=1e-9)
+                    else:
+                        assert torch.equal(found[key], left[key]), (name, key)
+            for batch in given[2:]:  # training goes on
+                inner.zero_grad()
+                loss_of(model, batch).backward()
+                inner.step()
     raises(
-        sparfuse.UnsupportedError,
-        "fragments=1",
-        lambda: sf.local_steps(model, inner, every=4, fragments=2).__enter__(),
+        sparfuse.ConfigError,
+        'expected "keep", "reset" or "average"',
+        lambda: sf.local_steps(model, inner, every=2, inner_state="drop").__enter__(),
     )
 
 
 @case
 def local_steps_resume_in_the_middle_of_a_window():
-    every, saved_after = 4, 6
+    resumes_in_the_middle(dict(every=4), 6, 2)
+    resumes_in_the_middle(dict(every=4, fragments=2, delay=1, mix=0.5), 7, 3)
+    resumes_in_the_middle(dict(every=4, delay=4), 6, 2)
+
+
+def resumes_in_the_middle(windows, saved_after, made):
     given = batches("mlp", dist.get_rank(), 12)
 
     def run(model, inner, batches_):
@@ -696,7 +873,7 @@ def local_steps_resume_in_the_middle_of_a_window():
             inner.step()
 
     def within(model, inner, **changes):
-        options = {"every": every, "method": "wfbp", "density": 0.25, "threads": 1, **changes}
+        options = {"method": "wfbp", "density": 0.25, "threads": 1, **windows, **changes}
         return sf.local_steps(model, inner, **options)
 
     torch.manual_seed(0)
@@ -709,7 +886,8 @@ def local_steps_resume_in_the_middle_of_a_window():
         run(whole, inner, given[saved_after:])
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    assert saved["made"] == 2 and saved["steps"] == 1
+    assert saved["made"] == made and saved["steps"] == (2 if windows.get("fragments") else 1)
+    assert bool(saved["under_way"]) == bool(windows.get("delay"))
     moved = [not torch.equal(saved["anchors"][n], p) for n, p in saved["parameters"].items()]
     assert any(moved)
     torch.manual_seed(1 + dist.get_rank())
@@ -724,8 +902,10 @@ def local_steps_resume_in_the_middle_of_a_window():
         raises(sparfuse.ConfigError, "state lacks rank", lambda: sf.load_state_dict(other, more))
     for a, b in zip(whole.parameters(), other.parameters()):
         assert torch.equal(a, b)
-    with within(other, inner, every=3):
+    with within(other, inner, every=8, delay=0):
         raises(sparfuse.ConfigError, "windows of 4", lambda: sf.load_state_dict(other, saved))
+    with within(other, inner, fragments=4, delay=0):
+        raises(sparfuse.ConfigError, "they have other", lambda: sf.load_state_dict(other, saved))
     raises(sparfuse.ConfigError, "not distributed", lambda: sf.state_dict(other))
 
 

@@ -175,9 +175,11 @@ Method Named(const std::string& name) {
 // 5 % are sent of 13,943 elements, in tensors of 10 to 9,000 elements and chunks of 4,096.
 TEST(ChunksOfSelections, AreOfTheSpecifiedBytesLiveAndModelled) {
   const Method method = Named("sparseloco");
-  for (const std::string values : {"codes4", "f16", "f32"}) {
-    SCOPED_TRACE(values);
-    const CellConfig config = ConfigOfWindows(method, {{"payload_values", values}});
+  for (const auto& [values, scope] : std::vector<std::pair<std::string, std::string>>{
+           {"codes4", "tensor"}, {"codes4", "chunk"}, {"f16", "tensor"}, {"f32", "tensor"}}) {
+    SCOPED_TRACE(values + " " + scope);
+    const CellConfig config =
+        ConfigOfWindows(method, {{"payload_values", values}, {"scope", scope}});
     std::uint64_t expected = 0;
     for (const std::size_t n : kTensorSizes) {
       std::uint64_t k = 0;
@@ -185,7 +187,8 @@ TEST(ChunksOfSelections, AreOfTheSpecifiedBytesLiveAndModelled) {
         k += KeptCount(std::min<std::size_t>(4096, n - begin), 0.05);
       }
       const std::uint64_t bits = values == "codes4" ? 2 : values == "f16" ? 16 : 32;
-      const std::uint64_t levels = values == "codes4" ? 16 : 0;
+      const std::uint64_t groups = scope == "chunk" ? (n + 4095) / 4096 : 1;
+      const std::uint64_t levels = values == "codes4" ? 16 * groups : 0;
       expected += ((12 * k + 7) / 8 + (bits * k + 7) / 8 + levels + 3) / 4 * 4;
     }
     const auto ranks = Train(WindowsOf(config, {2, 1}, kEvery));
@@ -200,18 +203,58 @@ TEST(ChunksOfSelections, AreOfTheSpecifiedBytesLiveAndModelled) {
 
 // Selections that fuse tensors first, shards of nodes, and counts that are unknown beforehand.
 TEST(ChunksOfSelections, AreOfAllMethodsWhosePayloadsAreNotAddedOnTheWay) {
-  const json codes = {{"payload_values", "codes4"}, {"payload_indices", "u12"}};
-  for (const char* name : {"wfbp", "safusion", "hitopkcomm", "deepreduce"}) {
-    for (const char* sparsifier : {"chunked-topk", "topk", "threshold"}) {
-      SCOPED_TRACE(std::string(name) + " " + sparsifier);
-      const CellConfig config = ConfigOf(MethodOf(name), sparsifier, codes);
-      const auto results = RunLive(config, Topology{4, 2}, testing::IntegerGradient);
-      for (const testing::RankResult& rank : results) {
-        EXPECT_EQ(rank.averaged, results[0].averaged);
-        EXPECT_EQ(rank.mass_violations, 0u);
-        EXPECT_GT(rank.mass_checks, 0u);
+  for (const char* scope : {"tensor", "chunk"})
+    for (const char* name : {"wfbp", "safusion", "hitopkcomm", "deepreduce"}) {
+      for (const char* sparsifier : {"chunked-topk", "topk", "threshold"}) {
+        SCOPED_TRACE(std::string(name) + " " + sparsifier + " " + scope);
+        const json codes = {
+            {"payload_values", "codes4"}, {"payload_indices", "u12"}, {"scope", scope}};
+        const CellConfig config = ConfigOf(MethodOf(name), sparsifier, codes);
+        const auto results = RunLive(config, Topology{4, 2}, testing::IntegerGradient);
+        for (const testing::RankResult& rank : results) {
+          EXPECT_EQ(rank.averaged, results[0].averaged);
+          EXPECT_EQ(rank.mass_violations, 0u);
+          EXPECT_GT(rank.mass_checks, 0u);
+        }
       }
     }
+}
+
+// Options of the rules change times, not bytes: what they read once more is modelled.
+TEST(OptionsOfWindows, AreModelledWithTheBytesThatTheySend) {
+  struct Tried {
+    const char* method;
+    json with, without;
+  };
+  const json late = {{"outer", "momentum"}, {"outer_momentum", .5}, {"delay", kEvery}};
+  json clipped = late;
+  clipped["outer_clip"] = .5;
+  clipped["penalty"] = 2;
+  for (const Tried& tried :
+       {Tried{"sparseloco", {{"combine", "senders"}}, json::object()},
+        Tried{"sparseloco", {{"combine", "senders"}, {"clip", "median"}}, json::object()},
+        Tried{"local-sgd", clipped, late}}) {
+    SCOPED_TRACE(tried.with.dump());
+    const Topology where{3, 1};
+    const auto steps_of = [&](const json& options) {
+      const CellConfig config = ConfigOfWindows(Named(tried.method), options);
+      ModelConfig model = ModelOf(config, where);
+      model.cost.scale_seconds = PiecewiseLinear({{0, 0}, {1e6, 1e-3}});
+      model.cost.clear_seconds = model.cost.scale_seconds;
+      return std::pair{Train(WindowsOf(config, where, 2 * kEvery)),
+                       SimulateSteps(model, 0, 2 * kEvery, where.ranks)};
+    };
+    const auto [live, modelled] = steps_of(tried.with);
+    const auto [plain, modelled_plain] = steps_of(tried.without);
+    testing::ExpectSameCounts(modelled, live);
+    EXPECT_NE(live[0].anchors.back(), plain[0].anchors.back());
+    for (const WindowHistory& rank : live) {
+      EXPECT_EQ(rank.anchors, live[0].anchors);
+      EXPECT_EQ(rank.outer, live[0].outer);
+    }
+    EXPECT_EQ(live[0].records.back().sent_bytes, plain[0].records.back().sent_bytes);
+    EXPECT_GT(modelled.back().records[0].outer_seconds,
+              modelled_plain.back().records[0].outer_seconds);
   }
 }
 
@@ -227,6 +270,7 @@ TEST(ChunksOfSelections, AreRefusedWhereTheyHaveNoMeaning) {
               "expected \"u32\" or \"bloom\"");
   EXPECT_SAYS(why("oktopk", {{"payload_indices", "u12"}}, "topk"), "adds payloads on the way");
   EXPECT_SAYS(why("hipress", {{"payload_indices", "u12"}}), "takes payloads apart");
+  EXPECT_SAYS(why("wfbp", {{"payload_indices", "u12"}, {"scope", "chunk"}}), "has no levels");
   CellConfig config = ConfigOf(MethodOf("wfbp"), "chunked-topk", {{"payload_indices", "u12"}});
   config.sparsifier_options = {{"chunk", std::int64_t{8192}}};
   EXPECT_SAYS(testing::ErrorOf([&] { Compose(config); }), "chunk = 8192");

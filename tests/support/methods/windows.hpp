@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "baselines/registry.hpp"
+#include "core/device/runtime.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/run_ranks.hpp"
@@ -66,6 +67,9 @@ struct Windows {
   // Makes each rank's configuration; if set, it replaces `tensors`, `planner` and `strategy`.
   std::function<LiveConfig()> configure = {};
   bool verify = false;  // checks the selections of each step
+  Device device = {};   // where gradients and parameters lie; the optimizer is on the host
+  std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> wrap =
+      [](std::unique_ptr<Communicator> world) { return world; };
 
   GradientLayout Layout() const { return LayoutOf(tensors); }
   Options Resolved() const {
@@ -83,6 +87,7 @@ struct Windows {
     if (configure) {
       config = configure();
       config.deadline = deadline;
+      config.device = device;
       return config;
     }
     config.layout = Layout();
@@ -93,8 +98,42 @@ struct Windows {
     config.dense_collective = CoreCollective("ring-allreduce");
     config.sparse_collective = CoreCollective("sparse-allgather");
     config.deadline = deadline;
+    config.device = device;
     return config;
   }
+};
+
+// Floats of the host that an engine sees in its own memory, and writes there.
+class SeenByEngine {
+ public:
+  // values: outlives this, and stays where it is.
+  SeenByEngine(const LiveEngine& engine, Floats& values)
+      : stream_(engine.compute_stream()), values_(values) {
+    if (stream_.device.kind != DeviceKind::kHost) {
+      there_ = Buffer<float>(values.size(), stream_.device, "the test's floats");
+    }
+    Give();
+  }
+  std::span<float> get() const {
+    return stream_.device.kind == DeviceKind::kHost ? std::span(values_)
+                                                    : std::span(there_.data(), there_.size());
+  }
+  // The engine sees what the host has written, in the order of its compute stream.
+  void Give() { Copy(there_.data(), values_.data()); }
+  // The host sees what the engine has written.
+  void Take() {
+    Copy(values_.data(), there_.data());
+    if (stream_.device.kind != DeviceKind::kHost) gpu::Synchronize(stream_);
+  }
+
+ private:
+  void Copy(float* to, const float* from) {
+    if (stream_.device.kind == DeviceKind::kHost) return;
+    gpu::CopyAsync(stream_, to, from, values_.size() * sizeof(float));
+  }
+  Stream stream_;
+  Floats& values_;
+  Buffer<float> there_;
 };
 
 // The history of one rank: [steps], the state after each step, flat.
@@ -109,51 +148,58 @@ struct WindowHistory {
 
 inline std::vector<WindowHistory> Train(const Windows& windows) {
   std::vector<WindowHistory> histories(static_cast<std::size_t>(windows.workers));
-  RunRanks(windows.workers, 1, windows.deadline, [&](ProgressLoop& loop) {
+  const auto body = [&](ProgressLoop& loop) {
     WindowHistory& history = histories[static_cast<std::size_t>(loop.rank())];
     ThreadPool pool(1);
     Floats w = windows.start(loop.rank());
     const Inner update = windows.inner();
+    Floats gradient(w.size());  // outlives the streams that still work after an error
     LiveEngine engine(windows.Configure(), loop, pool);
     const GradientLayout& layout = engine.layout();
     const Range whole{0, layout.numel()};
     const auto copy = [](std::span<const float> of) { return Floats(of.begin(), of.end()); };
+    SeenByEngine parameters(engine, w), announced(engine, gradient);
     ParameterView view;
     for (std::size_t t = 0; t < layout.tensors(); ++t) {
-      view.push_back(std::span(w).subspan(layout.tensor(t).offset, layout.tensor(t).numel));
+      view.push_back(parameters.get().subspan(layout.tensor(t).offset, layout.tensor(t).numel));
     }
     engine.BeginWindows(view);
     for (int t = 1; t <= windows.steps; ++t) {
       windows.before(engine, t);
-      const Floats gradient = windows.gradient(loop.rank(), w, t);
+      std::ranges::copy(windows.gradient(loop.rank(), w, t), gradient.begin());
       engine.BeginStep(static_cast<std::uint64_t>(t - 1), windows.verify);
+      announced.Give();
       for (std::size_t i = 0; i < layout.tensors(); ++i) {
         const TensorEntry& tensor = layout.tensor(i);
-        engine.AnnounceGradient(i, std::span(gradient).subspan(tensor.offset, tensor.numel));
+        engine.AnnounceGradient(i, announced.get().subspan(tensor.offset, tensor.numel));
       }
       engine.EndBackward();
       engine.FinishStep();
       engine.BeginUpdate();
-      Floats own;
       for (std::size_t i = 0; i < layout.tensors(); ++i) {
-        const auto part = engine.Averaged(i);
-        own.insert(own.end(), part.begin(), part.end());
+        const DeviceSpan<const float> own = engine.AveragedOnDevice(i);
+        EXPECT_EQ(own.data, announced.get().data() + layout.tensor(i).offset);
+        EXPECT_EQ(own.size, layout.tensor(i).numel);
       }
-      EXPECT_EQ(std::memcmp(own.data(), gradient.data(), own.size() * sizeof(float)), 0);
-      update(w, own, t);
+      announced.Take();
+      update(w, gradient, t);
+      parameters.Give();
       engine.Synchronise();
       history.records.push_back(engine.EndStep());
+      parameters.Take();
       history.parameters.push_back(w);
       history.anchors.push_back(copy(engine.Anchor(whole)));
       history.outer.push_back(copy(engine.OuterState(whole)));
     }
     history.finish = engine.FinishWindows();
+    parameters.Take();
     history.finished = w;
     history.finished_anchor = copy(engine.Anchor(whole));
     history.memory = engine.method_memory_bytes();
     history.mass_checks = engine.mass_checks();
     history.mass_violations = engine.mass_violations();
-  });
+  };
+  RunRanks(windows.workers, 1, windows.deadline, body, windows.wrap);
   return histories;
 }
 

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/coding/chunk_coding.hpp"
 #include "core/coding/payload_coding.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/engine/live/lanes/device_resources.hpp"
+#include "core/engine/live/lanes/host_work.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/lanes/offload_lane.hpp"
 #include "core/feedback/momentum/momentum.hpp"
+#include "core/feedback/returned.hpp"
 #include "core/payload/accumulate_device.hpp"
 
 namespace sparfuse {
@@ -31,6 +34,11 @@ struct StreamLane {
   // Copies reports: a copy to the host between two kernels of `stream` would leave `stream` idle.
   gpu::GpuStream reports;
   gpu::CompletionThread completions;
+  // Of selections that the host codes: elements, and the errors of their values.
+  gpu::PinnedBuffer<std::uint32_t> coded_indices;
+  gpu::PinnedBuffer<float> coded_values, coding_errors;
+  Buffer<float> errors_on_device;
+  Buffer<std::uint32_t> taken;  // [1] unread
 };
 
 // An operation enqueued on a stream.
@@ -127,7 +135,7 @@ class DeviceLanes final : public Lanes {
   // The host lane takes selections only: packing and averaging move memory of the device.
   bool OnStream(const Op& local) const override {
     if (local.If<SparsifyRequest>()) return local.lane != Lane::kHost;
-    return local.If<PackRequest>() || local.summed != 0;
+    return local.If<PackRequest>() || local.If<ApplyRequest>() || local.summed != 0;
   }
 
   void Start(LiveOp& local) override {
@@ -147,10 +155,8 @@ class DeviceLanes final : public Lanes {
     Of(local.handle).done = true;
     const OpReport& report = reports_.OnHost(local.handle);
     if (const auto* pack = local.op->If<PackRequest>()) {
-      if (report.slot.not_finite == 0) return;
-      SPARFUSE_THROW(kNumeric, "gradient of " + step_.layout.tensor(pack->tensor).name +
-                                   " has a NaN or an infinity at step " +
-                                   std::to_string(step_.number));
+      if (report.slot.not_finite != 0) ThrowNotFinite(setup_, *pack);
+      return;
     }
     if (local.selection != nullptr) return TakeSelection(report, local);
     CheckPayloadFault(report.fault);
@@ -159,6 +165,15 @@ class DeviceLanes final : public Lanes {
  private:
   // Packing and averaging for the host lane move memory of the device, so the side lane does them.
   StreamLane& LaneOf(Lane lane) { return lane == Lane::kCompute ? compute_ : side_; }
+
+  // Parameters are valid in the order of the compute stream.
+  StreamLane& LaneOf(const Op& op) {
+    const auto* pack = op.If<PackRequest>();
+    const auto* apply = op.If<ApplyRequest>();
+    const bool of_parameters = (pack != nullptr && pack->source != PackSource::kGradient) ||
+                               (apply != nullptr && apply->to == ApplyTo::kAnchor);
+    return of_parameters ? compute_ : LaneOf(op.lane);
+  }
 
   const gpu::GpuEvent* AnnouncedOf(const Op& local) const {
     return announced_[step_.layout.PositionOf(local.range().begin)];
@@ -172,7 +187,7 @@ class DeviceLanes final : public Lanes {
   void Enqueue(LiveOp& started) {
     const Handle handle = started.handle;
     Op& op = *started.op;
-    StreamLane& lane = LaneOf(op.lane);
+    StreamLane& lane = LaneOf(op);
     OpReport& report = *reports_.OnDevice(handle);
     Enqueued& enqueued = Of(handle);
     enqueued.stream = lane.stream;
@@ -181,16 +196,24 @@ class DeviceLanes final : public Lanes {
     WaitBefore(started, lane.stream);
     const gpu::GpuEvent& begin = timeline_.Begin(lane.stream);
     if (const auto* pack = op.If<PackRequest>()) {
-      span.kind = SpanKind::kPack;
+      span.kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
       span.label = step_.layout.tensor(pack->tensor).name;
-      Pack(pack->tensor, lane.stream, report);
+      Pack(*pack, lane.stream, report);
     } else if (started.selection != nullptr) {
       span.kind = SpanKind::kSparsify;
       span.label = started.selection->name;
       Sparsify(*started.selection, lane, report, enqueued);
+    } else if (const auto* apply = op.If<ApplyRequest>();
+               apply != nullptr && apply->to == ApplyTo::kAnchor) {
+      span.kind = SpanKind::kOuter;
+      MoveAnchor(*apply, started.exchange, lane, report);
     } else {
       span.kind = SpanKind::kDecompress;
-      TakeSum(*started.exchange, op.If<MergeRequest>() != nullptr, lane, report);
+      if (op.If<MergeRequest>()) {
+        TakeSum(*started.exchange, {nullptr, 1.0f, false}, lane, report);
+      } else {
+        TakeSum(*started.exchange, {step_.averaged.data(), Average(), true}, lane, report);
+      }
     }
     enqueued.end = &timeline_.End(lane.stream, begin, std::move(span), op.payload_bytes);
     gpu::StreamWait(lane.reports.view(), *enqueued.end);
@@ -219,12 +242,17 @@ class DeviceLanes final : public Lanes {
     }
   }
 
-  void Pack(std::size_t tensor, const Stream& stream, OpReport& report) {
-    const std::span<const float> gradient = step_.gradients[tensor];
+  void Pack(const PackRequest& pack, const Stream& stream, OpReport& report) {
+    const std::size_t tensor = pack.tensor;
     const Range range = step_.layout.tensor(tensor).range();
-    CopyFiniteOnDevice(stream, {gradient.data(), gradient.size(), stream},
-                       {step_.flat.data() + range.begin, range.size(), stream},
-                       &report.slot.not_finite);
+    float* const to = step_.FlatOf(range);
+    if (pack.source == PackSource::kGradient) {
+      const std::span<const float> gradient = step_.gradients[tensor];
+      CopyFiniteOnDevice(stream, {gradient.data(), gradient.size(), stream},
+                         {to, range.size(), stream}, &report.slot.not_finite);
+    } else {
+      step_.anchors->PackOnDevice(tensor, pack.source, to, &report.slot.not_finite);
+    }
     step_.packed[tensor] = 1;
   }
 
@@ -249,6 +277,18 @@ class DeviceLanes final : public Lanes {
       Select(selection, lane, report);
     }
     if (step_.verify) enqueued.copies->CopyAfter(stream, selection);
+    if (setup_.config.local_steps && setup_.config.local_steps->delay > 0) {
+      KeepReport(selection, stream);
+    }
+  }
+
+  // An exchange in the background reads the count in a later step.
+  void KeepReport(Selection& selection, const Stream& stream) {
+    if (selection.kept_report.size() == 0) {
+      selection.kept_report = Buffer<SlotReport>(1, device_, "the report of " + selection.name);
+    }
+    gpu::CopyAsync(stream, selection.kept_report.data(), selection.report, sizeof(SlotReport));
+    selection.report = selection.kept_report.data();
   }
 
   void CorrectMomentum(Selection& selection, StreamLane& lane, OpReport& report) {
@@ -282,10 +322,52 @@ class DeviceLanes final : public Lanes {
     if (selection.residual.size > 0) unsent.data = selection.residual.data;
     CountMissingOnDevice(stream, lane.workspace, unsent, slot, BoundsOf(selection, stream),
                          &report.missing);
-    RoundToCodingOnDevice(stream, config.coding, slot, selection.residual);
+    if (config.coding.of_selections()) {
+      CodeOnHost(selection, lane, report);
+    } else {
+      RoundToCodingOnDevice(stream, config.coding, slot, selection.residual);
+    }
     if (selection.velocity.size > 0) {
       MaskVelocityOnDevice(stream, config.feedback.momentum, slot, selection.velocity);
     }
+  }
+
+  // Codes a selection by chunks, for which the host needs its elements: waits for the stream.
+  void CodeOnHost(Selection& selection, StreamLane& lane, OpReport& report) {
+    const Stream& stream = lane.stream;
+    const std::size_t capacity = selection.slot.capacity;
+    if (lane.coded_values.size() < capacity) {
+      gpu::Synchronize(stream);  // they may be in use
+      const std::string what = "the selection of " + selection.name;
+      lane.coded_indices = gpu::PinnedBuffer<std::uint32_t>(capacity, device_, what);
+      lane.coded_values = gpu::PinnedBuffer<float>(capacity, device_, what);
+      lane.coding_errors = gpu::PinnedBuffer<float>(capacity, device_, what);
+      lane.errors_on_device = Buffer<float>(capacity, device_, what);
+      lane.taken = Buffer<std::uint32_t>(1, device_, what);
+    }
+    SlotReport selected;
+    gpu::CopyAsync(stream, &selected, selection.report, sizeof(selected));
+    gpu::CopyAsync(stream, lane.coded_indices.data(), selection.slot.indices.data,
+                   capacity * sizeof(std::uint32_t));
+    gpu::CopyAsync(stream, lane.coded_values.data(), selection.slot.values.data,
+                   capacity * sizeof(float));
+    gpu::Synchronize(stream);
+    if (selected.not_finite != 0) return;  // Take throws
+    const std::size_t count = std::min<std::size_t>(selected.count, capacity);
+    const auto indices = lane.coded_indices.span().first(count);
+    const auto values = lane.coded_values.span().first(count);
+    const auto errors = lane.coding_errors.span().first(count);
+    std::ranges::copy(values, errors.begin());
+    selection.coded_bytes =
+        EncodeChunks(setup_.config.coding.Of(selection.density), indices, values, {},
+                     selection.range.size(), selection.coded.host());
+    for (std::size_t i = 0; i < count; ++i) errors[i] = errors[i] - values[i];
+    gpu::CopyAsync(stream, selection.slot.values.data, values.data(), values.size_bytes());
+    if (selection.residual.size == 0 || count == 0) return;
+    gpu::CopyAsync(stream, lane.errors_on_device.data(), errors.data(), errors.size_bytes());
+    AddReturnedOnDevice(
+        stream, {selection.slot.indices.data, lane.errors_on_device.data(), count, nullptr},
+        {0, selection.range.size()}, selection.residual, lane.taken.data(), &report.fault);
   }
 
   void Encode(Selection& selection, StreamLane& lane, OpReport& report) {
@@ -324,7 +406,7 @@ class DeviceLanes final : public Lanes {
   void TakeSelection(const OpReport& report, LiveOp& sparsify) {
     Selection& selection = *sparsify.selection;
     Op& op = *sparsify.op;
-    SelectCounters& counters = LaneOf(op.lane).counters;
+    SelectCounters& counters = LaneOf(op).counters;
     if (selection.whole) {
       if (report.slot.not_finite != 0)
         TakeReport(report.slot, selection.info, &counters);  // throws
@@ -340,29 +422,61 @@ class DeviceLanes final : public Lanes {
 
   // --- sums ---
 
-  // Averages the sum, or leaves it unscaled in the flat gradient if `merges`.
-  void TakeSum(const ExchangeState& exchange, bool merges, StreamLane& lane, OpReport& report) {
+  float Average() const { return 1.0f / static_cast<float>(setup_.workers); }
+
+  // Where a sum is written.
+  struct Target {
+    float* values = nullptr;  // of all tensors; null: to the flat gradient
+    float scale = 1;
+    bool touches = false;  // its parts without values are noted, so that sums write little
+  };
+
+  void MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange, StreamLane& lane,
+                  OpReport& report) {
+    Anchors& anchors = *step_.anchors;
+    if (apply.own) return anchors.Restart(*apply.own);
+    const float* const apart = exchange->device.sums;
+    const bool sparse = exchange->op->sparse();
+    if (sparse) TakeSum(*exchange, {nullptr, Average(), false}, lane, report);
+    std::size_t from = 0;
+    for (const Range& part : exchange->op->parts) {
+      if (sparse) {
+        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f);
+      } else {
+        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average());
+      }
+      from += part.size();
+    }
+  }
+
+  void TakeSum(const ExchangeState& exchange, const Target& to, StreamLane& lane,
+               OpReport& report) {
     const Op& op = *exchange.op;
     const Range whole = op.range();
     const Stream& stream = lane.stream;
-    const float scale = merges ? 1.0f : 1.0f / static_cast<float>(setup_.workers);
-    float* const values = merges ? step_.flat.data() : step_.averaged.data();
+    const float scale = to.scale;
+    const float* const apart = exchange.device.sums;
+    const auto at = [&](const Range& range) {
+      float* const values = to.values == nullptr ? step_.FlatOf(range) : to.values + range.begin;
+      return DeviceSpan<float>{values, range.size(), stream};
+    };
     const auto target = [&](const Range& range) {
-      if (!merges) touched_.Forget(range);
-      return DeviceSpan<float>{values + range.begin, range.size(), stream};
+      if (to.touches) touched_.Forget(range);
+      return at(range);
     };
     if (!op.sparse()) {
+      std::size_t from = 0;
       for (const Range& part : op.parts) {
-        ScaleDenseOnDevice(stream, {step_.flat.data() + part.begin, part.size(), stream}, scale,
-                           target(part));
+        const float* const sums = apart == nullptr ? step_.FlatOf(part) : apart + from;
+        ScaleDenseOnDevice(stream, {sums, part.size(), stream}, scale, target(part));
+        from += part.size();
       }
       return;
     }
-    if (exchange.device.sums != nullptr) {
+    if (apart != nullptr) {
       for (const Range& part : op.parts) {
-        ScaleDenseOnDevice(stream,
-                           {exchange.device.sums + (part.begin - whole.begin), part.size(), stream},
-                           scale, target(part));
+        ScaleDenseOnDevice(stream, {apart + (part.begin - whole.begin), part.size(), stream}, scale,
+                           target(part));
       }
       return;
     }
@@ -383,10 +497,9 @@ class DeviceLanes final : public Lanes {
     }
     for (const Range& range : exchange.payload.indexed) {
       AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
-                               {range.begin - whole.begin, whole.size()}, scale,
-                               {values + range.begin, range.size(), stream},
+                               {range.begin - whole.begin, whole.size()}, scale, at(range),
                                exchange.device.fault.data(),
-                               merges ? nullptr : touched_.Of(range, stream));
+                               to.touches ? touched_.Of(range, stream) : nullptr);
     }
     gpu::CopyAsync(stream, &report.fault, exchange.device.fault.data(), sizeof(report.fault));
   }

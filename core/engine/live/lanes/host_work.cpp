@@ -1,6 +1,7 @@
 #include "core/engine/live/lanes/host_work.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -11,6 +12,17 @@
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
+
+void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack) {
+  const LiveStep& step = setup.step;
+  const auto& windows = setup.config.local_steps;
+  const bool own = pack.source == PackSource::kGradient;
+  SPARFUSE_THROW(
+      kNumeric, (own ? "gradient of " : "the change by local steps of ") +
+                    step.layout.tensor(pack.tensor).name + " has a NaN or an infinity at step " +
+                    std::to_string(step.number) +
+                    (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
+}
 
 double HostWork::Do(LiveOp& local) {
   LiveStep& step = setup_.step;
@@ -27,12 +39,12 @@ double HostWork::Do(LiveOp& local) {
     label = local.selection->name;
     op.payload_bytes = Sparsify(*local.selection);
   } else if (op.If<MergeRequest>()) {
-    TakeSum(*local.exchange, {step.flat.host(), 1.0f});
+    TakeSum(*local.exchange, {nullptr, 1.0f});
   } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
     kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
   } else {
-    TakeSum(*local.exchange, {step.averaged.host(), 1.0f / static_cast<float>(setup_.workers)});
+    TakeSum(*local.exchange, {step.averaged.data(), 1.0f / static_cast<float>(setup_.workers)});
   }
   const double end = step.Now();
   step.timeline.Add(
@@ -44,18 +56,11 @@ void HostWork::Pack(const PackRequest& pack) {
   LiveStep& step = setup_.step;
   const std::size_t tensor = pack.tensor;
   const Range range = step.layout.tensor(tensor).range();
-  const std::span<float> to = step.flat.host().subspan(range.begin, range.size());
+  const std::span<float> to(step.FlatOf(range), range.size());
   const bool own = pack.source == PackSource::kGradient;
   const bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
                           : step.anchors->Pack(tensor, pack.source, to, pool_);
-  if (!finite) {
-    const auto& windows = setup_.config.local_steps;
-    SPARFUSE_THROW(
-        kNumeric,
-        (own ? "gradient of " : "the change by local steps of ") + step.layout.tensor(tensor).name +
-            " has a NaN or an infinity at step " + std::to_string(step.number) +
-            (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
-  }
+  if (!finite) ThrowNotFinite(setup_, pack);
   step.packed[tensor] = 1;
 }
 
@@ -223,17 +228,19 @@ void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchan
   if (apply.own) return anchors.Restart(*apply.own);
   const float scale = 1.0f / static_cast<float>(setup_.workers);
   if (exchange->op->sparse()) {
-    const std::span<float> flat = setup_.step.flat.host();
-    TakeSum(*exchange, {flat, scale});
+    const Target flat{nullptr, scale};
+    TakeSum(*exchange, flat);
     for (const Range& part : exchange->op->parts) {
-      anchors.Step(part, flat.subspan(part.begin, part.size()), 1.0f, pool_);
+      const bool last = apply.last && &part == &exchange->op->parts.back();
+      anchors.Step(part, At(flat, part), 1.0f, last, pool_);
     }
     return;
   }
   const std::span<const float> sums = exchange->buffers.dense;
   std::size_t from = 0;
   for (const Range& part : exchange->op->parts) {
-    anchors.Step(part, sums.subspan(from, part.size()), scale, pool_);
+    const bool last = apply.last && &part == &exchange->op->parts.back();
+    anchors.Step(part, sums.subspan(from, part.size()), scale, last, pool_);
     from += part.size();
   }
 }
@@ -248,7 +255,7 @@ void HostWork::TakeSum(const ExchangeState& exchange, const Target& to) {
 void HostWork::TakeReduced(const ExchangeState& exchange, const Target& to) {
   std::size_t from = 0;
   for (const Range& part : exchange.op->parts) {
-    ScaleDense(exchange.buffers.dense.subspan(from, part.size()), to.scale, to.At(part), pool_);
+    ScaleDense(exchange.buffers.dense.subspan(from, part.size()), to.scale, At(to, part), pool_);
     from += part.size();
   }
 }
@@ -257,7 +264,7 @@ void HostWork::TakeSums(const ExchangeState& exchange, const Target& to) {
   const std::size_t begin = exchange.op->range().begin;
   for (const Range& part : exchange.op->parts) {
     ScaleDense(exchange.buffers.sums.subspan(part.begin - begin, part.size()), to.scale,
-               to.At(part), pool_);
+               At(to, part), pool_);
   }
 }
 
@@ -273,7 +280,7 @@ void HostWork::TakeWhole(const ExchangeState& exchange, const Target& to) {
       encoded.push_back(payloads[member].subspan(from[member], part.bytes));
       from[member] += part.bytes;
     }
-    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, to.At(part.range),
+    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, At(to, part.range),
                         pool_);
   }
 }
@@ -290,10 +297,73 @@ void HostWork::TakeSelected(const ExchangeState& exchange, const Target& to) {
     const auto payload = received[rank].subspan(WholeBytesOf(sent, rank));
     payloads.push_back(sent.coded ? Decode(exchange, payload, rank) : ViewSparsePayload(payload));
   }
+  const auto& windows = setup_.config.local_steps;
+  if (windows && windows->to_median) ScaleToMedian(exchange, payloads);
+  const bool by_senders = windows && windows->by_senders;
   for (const Range& range : sent.indexed) {
-    AccumulateSparse(payloads, {range.begin - whole.begin, whole.size()}, to.scale, to.At(range),
-                     pool_);
+    const Window window{range.begin - whole.begin, whole.size()};
+    AccumulateSparse(payloads, window, by_senders ? 1.0f : to.scale, At(to, range), pool_);
+    if (by_senders) DivideBySenders(payloads, window.first, At(to, range));
   }
+}
+
+// Scales the values of each tensor down to the median norm over ranks, the lower one of two.
+void HostWork::ScaleToMedian(const ExchangeState& exchange, std::span<SparsePayload> payloads) {
+  std::size_t count = 0;
+  for (const SparsePayload& payload : payloads) count += payload.values.size();
+  scaled_.resize(count);
+  std::vector<std::span<float>> values;
+  count = 0;
+  for (SparsePayload& payload : payloads) {
+    const std::span<float> own = std::span(scaled_).subspan(count, payload.values.size());
+    std::ranges::copy(payload.values, own.begin());
+    payload.values = own;
+    values.push_back(own);
+    count += own.size();
+  }
+  const std::size_t whole = exchange.op->range().begin;
+  std::vector<std::span<float>> of_tensor(payloads.size());
+  std::vector<double> norms(payloads.size());
+  for (const Selection* part : exchange.payload.parts) {
+    if (part->whole) continue;
+    for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
+      const auto indices = payloads[rank].indices;
+      const auto first = std::ranges::lower_bound(indices, part->range.begin - whole);
+      const auto last = std::ranges::lower_bound(indices, part->range.end - whole);
+      of_tensor[rank] = values[rank].subspan(static_cast<std::size_t>(first - indices.begin()),
+                                             static_cast<std::size_t>(last - first));
+      double squares = 0;
+      for (const float value : of_tensor[rank]) squares += static_cast<double>(value) * value;
+      norms[rank] = std::sqrt(squares);
+    }
+    std::vector<double> sorted = norms;
+    std::ranges::sort(sorted);
+    const double median = sorted[(sorted.size() - 1) / 2];
+    for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
+      if (norms[rank] <= median) continue;
+      const auto factor = static_cast<float>(median / norms[rank]);
+      for (float& value : of_tensor[rank]) value *= factor;
+    }
+  }
+}
+
+// first: of the payloads' range, where `sums` begin.
+void HostWork::DivideBySenders(std::span<const SparsePayload> payloads, std::size_t first,
+                               std::span<float> sums) {
+  senders_.assign(sums.size(), 0);
+  const auto for_elements = [&](const auto& body) {
+    for (const SparsePayload& payload : payloads) {
+      auto index = std::ranges::lower_bound(payload.indices, first);
+      for (; index != payload.indices.end() && *index - first < sums.size(); ++index) {
+        body(*index - first);
+      }
+    }
+  };
+  for_elements([&](std::size_t i) { ++senders_[i]; });
+  for_elements([&](std::size_t i) {
+    if (senders_[i] > 1) sums[i] /= static_cast<float>(senders_[i]);
+    senders_[i] = 1;
+  });
 }
 
 SparsePayload HostWork::Decode(const ExchangeState& exchange, std::span<const std::byte> payload,

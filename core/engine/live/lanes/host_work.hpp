@@ -9,6 +9,9 @@
 
 namespace sparfuse {
 
+// Throws the error of a tensor that was packed with a NaN or an infinity.
+[[noreturn]] void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack);
+
 // Used by the lane's thread. Other threads may read the counters between steps.
 class HostWork {
  public:
@@ -35,16 +38,22 @@ class HostWork {
   std::uint64_t CountMissing(const Selection& selection) const;
   // The destination of a sum: the averages, or, unscaled, the flat gradient.
   struct Target {
-    std::span<float> values;  // of all tensors
-    float scale;
-    std::span<float> At(Range range) const { return values.subspan(range.begin, range.size()); }
+    float* values = nullptr;  // of all tensors; null: to the flat gradient
+    float scale = 1;
   };
+  std::span<float> At(const Target& to, Range range) const {
+    float* const begin = to.values == nullptr ? setup_.step.FlatOf(range) : to.values + range.begin;
+    return {begin, range.size()};
+  }
   void MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange);
   void TakeSum(const ExchangeState& exchange, const Target& to);
   void TakeReduced(const ExchangeState& exchange, const Target& to);
   void TakeSums(const ExchangeState& exchange, const Target& to);
   void TakeWhole(const ExchangeState& exchange, const Target& to);
   void TakeSelected(const ExchangeState& exchange, const Target& to);
+  void ScaleToMedian(const ExchangeState& exchange, std::span<SparsePayload> payloads);
+  void DivideBySenders(std::span<const SparsePayload> payloads, std::size_t first,
+                       std::span<float> sums);
   SparsePayload Decode(const ExchangeState& exchange, std::span<const std::byte> payload,
                        std::size_t rank);
 
@@ -57,6 +66,8 @@ class HostWork {
   SelectionCoder coder_;
   Buffer<float> growth_;       // of velocities, with nesterov
   Buffer<float> compensated_;  // by a rule from outside
+  std::vector<float> scaled_;  // values of all ranks, scaled to the median norm
+  std::vector<std::uint32_t> senders_;
 };
 
 }  // namespace sparfuse

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/coding/chunk_coding.hpp"
 #include "core/coding/payload_coding.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
@@ -101,7 +102,7 @@ class DeviceStaging final : public ExchangeStaging {
       DeliverPayloads(state, StaysOnDevice(communicator));
       if (!state.buffers.returned.empty()) TakeBack(state);
     }
-    state.device.ready = &events_.Record(in_.view());
+    state.device.ready = &Record(in_, state, state.device.delivered_event);
     co_return;
   }
 
@@ -113,16 +114,26 @@ class DeviceStaging final : public ExchangeStaging {
     return communicator.stream().device.kind != DeviceKind::kHost;
   }
 
-  void WaitForGathered(Communicator& communicator, DeviceExchange& at) {
-    at.gathered_there = &events_.Record(out_.view());
+  // Records an event of the step, or `own` for an exchange that may outlive the step.
+  const gpu::GpuEvent& Record(const gpu::GpuStream& stream, const ExchangeState& state,
+                              gpu::GpuEvent& own) {
+    if (!state.op->exchange().background) return events_.Record(stream.view());
+    own = gpu::GpuEvent(device_);
+    own.Record(stream.view());
+    return own;
+  }
+
+  void WaitForGathered(Communicator& communicator, ExchangeState& state) {
+    DeviceExchange& at = state.device;
+    at.gathered_there = &Record(out_, state, at.gathered_event);
     gpu::StreamWait(communicator.stream(), *at.gathered_there);
   }
 
   // Waits until the work enqueued on out_ is done. It then wakes the loop, which may sleep.
-  Task Reach() {
+  Task Reach(ExchangeState& state) {
+    const gpu::GpuEvent& there = Record(out_, state, state.device.gathered_event);
     std::vector<std::unique_ptr<Request>> requests;
-    requests.push_back(std::make_unique<EventRequest>(reached_, events_.Record(out_.view()),
-                                                      [this] { loop_.Wake(); }));
+    requests.push_back(std::make_unique<EventRequest>(reached_, there, [this] { loop_.Wake(); }));
     co_await Complete(std::move(requests));
   }
 
@@ -147,11 +158,20 @@ class DeviceStaging final : public ExchangeStaging {
                          ": its channel sends from a device, but its payload came over another "
                          "channel to the host; expected transport \"mpi\" or \"threads\"");
     }
-    const bool merged_on_host = AnyOnHost(payload) || payload.forwarded != nullptr;
+    const bool joined = payload.coded && setup_.coding.of_selections();
+    if (joined && stays) {
+      SPARFUSE_THROW(kUnsupported,
+                     op.label() +
+                         ": selections are coded one by one in host memory, but its channel sends "
+                         "from a device; expected transport \"mpi\" or \"threads\"");
+    }
+    const bool merged_on_host = joined || AnyOnHost(payload) || payload.forwarded != nullptr;
     if (merged_on_host || !stays) {
       Grow(at.own, buffers.capacity_bytes, device_, "the payload of " + op.label());
     }
-    if (merged_on_host) {
+    if (joined) {
+      co_await JoinCoded(state);
+    } else if (merged_on_host) {
       co_await MergeOnHost(state);
     } else {
       co_await MergeOnDevice(state);
@@ -161,7 +181,7 @@ class DeviceStaging final : public ExchangeStaging {
         Grow(at.sent, buffers.capacity_bytes, device_, "the payload of " + op.label());
         gpu::CopyAsync(out_.view(), at.sent.data(), at.own.data(), op.payload_bytes);
       }
-      WaitForGathered(communicator, at);
+      WaitForGathered(communicator, state);
       Grow(at.received, room, device_, "the payloads received for " + op.label());
       buffers.own = {at.sent.data(), op.payload_bytes};
       buffers.gathered = {at.received.data(), room};
@@ -169,7 +189,7 @@ class DeviceStaging final : public ExchangeStaging {
     }
     if (!merged_on_host) {
       gpu::CopyAsync(out_.view(), at.own.data(), at.sent.data(), op.payload_bytes);
-      co_await Reach();
+      co_await Reach(state);
     }
     Grow(at.gathered, room, device_, "the payloads received for " + op.label());
     buffers.own = at.own.span().first(op.payload_bytes);
@@ -214,8 +234,31 @@ class DeviceStaging final : public ExchangeStaging {
         {merged.indices, merged.values, payload.with_indices, nullptr}, op.range().size(),
         {whole, state.buffers.capacity_bytes - payload.whole_bytes, stream}, bytes);
     gpu::CopyAsync(stream, at.own_bytes.data(), bytes, sizeof(std::uint32_t));
-    co_await Reach();
+    co_await Reach(state);
     op.payload_bytes = payload.whole_bytes + at.own_bytes[0];
+  }
+
+  // Joins whole tensors and selections that are coded already in at.own.
+  Task JoinCoded(ExchangeState& state) {
+    Op& op = *state.op;
+    std::byte* whole = state.device.own.data();
+    std::byte* coded = whole + state.payload.whole_bytes;
+    for (const Selection* part : state.payload.parts) {
+      if (part->whole) {
+        const std::size_t bytes = part->encoded.size();
+        if (OnHost(*part)) {
+          std::memcpy(whole, part->encoded.data(), bytes);
+        } else {
+          gpu::CopyAsync(out_.view(), whole, part->encoded.data(), bytes);
+        }
+        whole += bytes;
+      } else {
+        std::memcpy(coded, part->coded.data(), part->coded_bytes);
+        coded += part->coded_bytes;
+      }
+    }
+    op.payload_bytes = static_cast<std::uint64_t>(coded - state.device.own.data());
+    co_await Reach(state);
   }
 
   // Merges the same into at.own, if some parts were selected on the host.
@@ -250,7 +293,7 @@ class DeviceStaging final : public ExchangeStaging {
       fetch(*part, values + merged, part->slot.values.data, count * sizeof(float));
       merged += count;
     }
-    co_await Reach();
+    co_await Reach(state);
     merged = forwarded;
     for (const Selection* part : payload.parts) {
       if (part->whole) continue;
@@ -272,10 +315,9 @@ class DeviceStaging final : public ExchangeStaging {
     const Op& op = *state.op;
     state.elements = op.elements();
     DeviceExchange& at = state.device;
-    float* const flat = setup_.flat.data;
     const bool stays = StaysOnDevice(communicator);
     if (stays && op.parts.size() == 1) {
-      state.buffers.dense = {flat + op.range().begin, op.range().size()};
+      state.buffers.dense = {setup_.FlatOf(op.range()), op.range().size()};
       co_return;
     }
     if (stays) {
@@ -286,13 +328,13 @@ class DeviceStaging final : public ExchangeStaging {
     float* const dense = stays ? reinterpret_cast<float*>(at.received.data()) : at.dense.data();
     float* to = dense;
     for (const Range& part : op.parts) {
-      gpu::CopyAsync(out_.view(), to, flat + part.begin, part.size() * sizeof(float));
+      gpu::CopyAsync(out_.view(), to, setup_.FlatOf(part), part.size() * sizeof(float));
       to += part.size();
     }
     if (stays) {
-      WaitForGathered(communicator, at);
+      WaitForGathered(communicator, state);
     } else {
-      co_await Reach();
+      co_await Reach(state);
     }
     state.buffers.dense = {dense, state.elements};
   }
@@ -300,12 +342,15 @@ class DeviceStaging final : public ExchangeStaging {
   // --- input ---
 
   // Copies the sums to the flat gradient, where Apply reads them, unless they were reduced there.
-  void DeliverDense(const ExchangeState& state, bool stays) {
+  // Later steps use the flat gradient of an exchange in the background, whose sums lie apart.
+  void DeliverDense(ExchangeState& state, bool stays) {
     const Op& op = *state.op;
+    state.device.sums = nullptr;
+    if (op.exchange().background) return CopySums(state, state.buffers.dense);
     if (stays && op.parts.size() == 1) return;
     const float* from = state.buffers.dense.data();
     for (const Range& part : op.parts) {
-      gpu::CopyAsync(in_.view(), setup_.flat.data + part.begin, from, part.size() * sizeof(float));
+      gpu::CopyAsync(in_.view(), setup_.FlatOf(part), from, part.size() * sizeof(float));
       from += part.size();
     }
   }
@@ -329,8 +374,7 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
-  void CopySums(ExchangeState& state) {
-    const std::span<const float> sums = state.buffers.sums;
+  void CopySums(ExchangeState& state, std::span<const float> sums) {
     Grow(state.device.received, sums.size_bytes(), device_, "the sums of " + state.op->label());
     gpu::CopyAsync(in_.view(), state.device.received.data(), sums.data(), sums.size_bytes());
     state.device.sums = reinterpret_cast<const float*>(state.device.received.data());
@@ -346,11 +390,12 @@ class DeviceStaging final : public ExchangeStaging {
     Grow(at.fault, 1, device_, "the state of " + state.op->label());
     gpu::FillAsync(stream, at.fault.data(), 0, sizeof(std::uint64_t));
     at.sums = nullptr;
-    if (!state.buffers.sums.empty()) return CopySums(state);
+    if (!state.buffers.sums.empty()) return CopySums(state, state.buffers.sums);
     at.begins.assign(ranks, nullptr);
     at.payloads.assign(ranks, {});
     for (std::size_t rank = 0; rank < ranks; ++rank) at.begins[rank] = payloads[rank].data();
     if (!stays) CopyToDevice(state);
+    if (payload.coded && setup_.coding.of_selections()) return DecodeOnHost(state);
     if (payload.coded) return Decode(state);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const std::size_t whole = WholeBytesOf(payload, rank);
@@ -358,6 +403,44 @@ class DeviceStaging final : public ExchangeStaging {
       const std::size_t count = (payloads[rank].size() - whole) / kSparseElementBytes;
       at.payloads[rank] = {indices, reinterpret_cast<const float*>(indices + count), count,
                            nullptr};
+    }
+  }
+
+  // Decodes the selections of all ranks, and copies their elements to the device.
+  void DecodeOnHost(ExchangeState& state) {
+    const Payload& payload = state.payload;
+    DeviceExchange& at = state.device;
+    const std::string& label = state.op->label();
+    const std::size_t ranks = at.begins.size(), capacity = payload.capacity;
+    Grow(at.merged_indices, ranks * capacity, device_, "the elements received for " + label);
+    Grow(at.merged_values, ranks * capacity, device_, "the elements received for " + label);
+    Grow(at.decoded, ranks * capacity * kSparseElementBytes, device_,
+         "the elements received for " + label);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const auto indices = at.merged_indices.span().subspan(rank * capacity, capacity);
+      const auto values = at.merged_values.span().subspan(rank * capacity, capacity);
+      auto bytes = state.buffers.payloads[rank].subspan(WholeBytesOf(payload, rank));
+      std::size_t count = 0;
+      for (const Selection* part : payload.parts) {
+        if (part->whole) continue;
+        const auto to = indices.subspan(count);
+        const auto decoded = DecodeChunks(setup_.coding.Of(part->density), bytes,
+                                          part->range.size(), to, values.subspan(count));
+        const std::size_t came = decoded.payload.indices.size();
+        for (std::uint32_t& index : to.first(came)) index += BaseOf(*part, *state.op);
+        count += came;
+        bytes = bytes.subspan(decoded.bytes);
+      }
+      if (!bytes.empty()) {
+        SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(bytes.size()) +
+                                  " bytes after the selections of rank " + std::to_string(rank));
+      }
+      auto* const on_device = reinterpret_cast<std::uint32_t*>(
+          at.decoded.data() + rank * capacity * kSparseElementBytes);
+      auto* const values_on_device = reinterpret_cast<float*>(on_device + capacity);
+      gpu::CopyAsync(in_.view(), on_device, indices.data(), count * sizeof(std::uint32_t));
+      gpu::CopyAsync(in_.view(), values_on_device, values.data(), count * sizeof(float));
+      at.payloads[rank] = {on_device, values_on_device, count, nullptr};
     }
   }
 

@@ -33,7 +33,10 @@ class ExchangeStaging {
 struct StagingSetup {
   PayloadCoding coding;
   std::size_t workers = 1;
-  DeviceSpan<float> flat;  // packed gradients; after a dense exchange their sum
+  DeviceSpan<float> flat;    // packed gradients; after a dense exchange their sum
+  const FlatPlaces& places;  // in `flat`
+
+  float* FlatOf(Range range) const { return flat.data + places.Of(range); }
 };
 
 std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup);

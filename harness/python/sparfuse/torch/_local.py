@@ -1,10 +1,10 @@
-"""Trains ranks apart, and averages every so many steps what they moved by."""
+"""Trains ranks apart, and averages every so many steps what they moved by, also beside later steps."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 
@@ -12,30 +12,120 @@ from sparfuse import _core
 from sparfuse.torch import _staging, _start, _state
 
 _OWN = ("every", "made", "anchors", "parameters", "outer")
+_KINDS = ("residuals", "velocities", "copies", "averages")
 
 
-class Round:
-    """Exchanges each parameter's move since all ranks were last equal, at the anchor."""
+class Fragment:
+    """Parameters that are exchanged at the same steps, by a rank of their own."""
 
-    def __init__(
-        self, method: Any, layout: list[tuple[str, torch.nn.Parameter]], outer: Any, every: int
-    ) -> None:
+    def __init__(self, method: Any, layout: list[tuple[str, torch.nn.Parameter]]) -> None:
         self.method = method
         self.rank: Any = method._ranks
         self.names = [name for name, _ in layout]
         self.parameters: list[torch.Tensor] = [parameter for _, parameter in layout]
+        self.anchors = [parameter.detach().clone() for parameter in self.parameters]
+        self.sent: list[torch.Tensor] | None = None  # what is under way: the moves, then averages
+        self.arrived = False
+        self.steps = 0  # since all ranks had the same parameters
+
+    @torch.no_grad()
+    def moves(self) -> list[torch.Tensor]:
+        return [_staging.plain(a - p) for a, p in zip(self.anchors, self.parameters)]
+
+    def send(self, moves: list[torch.Tensor]) -> None:
+        self.rank.begin(1.0, self.rank.keeps_something)
+        for index, tensor in enumerate(moves):
+            self.rank.announce(index, tensor.data_ptr(), tensor.numel())
+        self.rank.end_backward("")
+        self.sent, self.arrived = moves, False
+
+    def average(self) -> list[torch.Tensor]:
+        """The averages of the moves that were sent last; waits for them."""
+        assert self.sent is not None
+        if not self.arrived:
+            kind, rank, text = self.rank.finish()
+            if kind != "fine":
+                raise _core.NumericError(f"rank {rank}: {text}")
+            _staging.write_averages(self.rank, enumerate(self.sent))
+            self.arrived = True
+        return self.sent
+
+    def take(self) -> list[torch.Tensor]:
+        averages = self.average()
+        self.sent = None
+        return averages
+
+    @torch.no_grad()
+    def back(self) -> None:
+        for parameter, anchor in zip(self.parameters, self.anchors):
+            parameter.copy_(anchor)
+
+
+class Round:
+    """Exchanges each fragment's move since its anchor, the parameters that ranks have in common."""
+
+    def __init__(
+        self,
+        fragments: list[Fragment],
+        inner: Any,
+        outer: Any,
+        every: int,
+        delay: int,
+        mix: float,
+        inner_state: str,
+        group: Any,
+    ) -> None:
+        self.fragments = fragments
+        self.inner = inner
+        self.inner_state = inner_state
+        self.group = group
         self.outer = outer
         self.every = every
+        self.delay = delay
+        self.mix = mix
         self.made = 0  # steps of this window
-        self.anchors = [parameter.detach().clone() for parameter in self.parameters]
+
+    @property
+    def rank(self) -> Any:
+        return self.fragments[0].rank
+
+    @property
+    def method(self) -> Any:
+        return self.fragments[0].method
+
+    def _all(self, of: Any) -> dict[str, torch.Tensor]:
+        return {
+            name: tensor.detach().clone()
+            for fragment in self.fragments
+            for name, tensor in zip(fragment.names, of(fragment))
+        }
 
     def state(self) -> dict[str, Any]:
+        for fragment in self.fragments:
+            if fragment.sent is not None:
+                fragment.average()  # a rank has its state between exchanges
+        parts = [_state.state_of(fragment) for fragment in self.fragments]
+        state = dict(parts[0])
+        for kind in _KINDS:
+            state[kind] = {}
+            for part in parts:
+                for store, tensors in part[kind].items():
+                    state[kind].setdefault(store, {}).update(tensors)
         return {
-            **_state.state_of(self),
+            **state,
             "every": self.every,
             "made": self.made,
-            "anchors": {n: a.clone() for n, a in zip(self.names, self.anchors)},
-            "parameters": {n: p.detach().clone() for n, p in zip(self.names, self.parameters)},
+            "fragments": [list(fragment.names) for fragment in self.fragments],
+            "fragment_steps": [fragment.rank.steps for fragment in self.fragments],
+            "steps_apart": [fragment.steps for fragment in self.fragments],
+            "under_way": {
+                name: average.clone()
+                for fragment in self.fragments
+                if fragment.sent is not None
+                for name, average in zip(fragment.names, fragment.sent)
+            },
+            "anchors": self._all(lambda fragment: fragment.anchors),
+            "parameters": self._all(lambda fragment: fragment.parameters),
             "outer": self.outer.state_dict(),
         }
 
@@ -48,57 +138,227 @@ class Round:
                 f"state lacks rank {self.rank.rank} of {self.rank.world_size}: expected the state of "
                 "as many ranks, whose parameters differ within a window"
             )
+        one = own[0]
         for key in _OWN:
-            if key not in own[0]:
+            if key not in one:
                 raise _core.ConfigError(
                     f'state has no "{key}"; expected a result of state_dict() within local_steps'
                 )
-        if own[0]["every"] != self.every:
+        if one["every"] != self.every:
             raise _core.ConfigError(
-                f"state is of windows of {own[0]['every']} steps, these have {self.every}; expected "
+                f"state is of windows of {one['every']} steps, these have {self.every}; expected "
                 "the same"
             )
+        names = [fragment.names for fragment in self.fragments]
+        if one.get("fragments", names) != names:
+            raise _core.ConfigError(
+                f"state is of {len(one['fragments'])} fragments, here there are {len(names)}, or they "
+                "have other parameters; expected the same"
+            )
         for kind in ("anchors", "parameters"):
-            for name, parameter in zip(self.names, self.parameters):
-                if name not in own[0][kind] or own[0][kind][name].shape != parameter.shape:
-                    raise _core.ConfigError(
-                        f'state: {kind} lack "{name}" of shape {tuple(parameter.shape)}; expected '
-                        "each parameter of the model"
-                    )
-        _state.load_state(self, own[0], "mean")
-        for name, parameter, anchor in zip(self.names, self.parameters, self.anchors):
-            anchor.copy_(own[0]["anchors"][name])
-            parameter.copy_(own[0]["parameters"][name])
-        self.outer.load_state_dict(own[0]["outer"])
-        self.made = own[0]["made"]
+            for fragment in self.fragments:
+                for name, parameter in zip(fragment.names, fragment.parameters):
+                    if name not in one[kind] or one[kind][name].shape != parameter.shape:
+                        raise _core.ConfigError(
+                            f'state: {kind} lack "{name}" of shape {tuple(parameter.shape)}; '
+                            "expected each parameter of the model"
+                        )
+        steps = one.get("fragment_steps", [one["steps"]])
+        apart = one.get("steps_apart", [one["made"]])
+        under_way = one.get("under_way", {})
+        for number, fragment in enumerate(self.fragments):
+            if fragment.sent is not None:
+                fragment.take()
+            part = {key: value for key, value in one.items() if key not in _KINDS}
+            part["steps"] = steps[number]
+            for kind in _KINDS:
+                part[kind] = {
+                    store: {n: t for n, t in tensors.items() if n in fragment.names or len(names) == 1}
+                    for store, tensors in one.get(kind, {}).items()
+                }
+            _state.load_state(fragment, part, "mean")
+            for name, parameter, anchor in zip(
+                fragment.names, fragment.parameters, fragment.anchors
+            ):
+                anchor.copy_(one["anchors"][name])
+                parameter.copy_(one["parameters"][name])
+            fragment.steps = apart[number]
+            if fragment.names[0] in under_way:
+                fragment.sent = [under_way[name].clone() for name in fragment.names]
+                fragment.arrived = True
+        self.outer.load_state_dict(one["outer"])
+        self.made = one["made"]
+
+    def _due(self, step: int) -> Fragment | None:
+        """The fragment that is received after this step of the window, from 1; sent `delay` before."""
+        period = self.every // len(self.fragments)
+        return None if step % period else self.fragments[(step // period - 1) % len(self.fragments)]
 
     def count(self) -> None:
+        """Sends and receives what is due after a step. Sends first: moves are from the old anchor."""
         self.made += 1
+        for fragment in self.fragments:
+            fragment.steps += 1
+        if self.delay == self.every:
+            self._lag()
+        else:
+            sent = self._due(self.made + self.delay)
+            if sent is not None:
+                sent.send(sent.moves())
+            received = self._due(self.made)
+            if received is not None:
+                self._step(received, received.take(), self.mix)
+                received.steps = received.steps if self.delay > 0 or self.mix > 0 else 0
         if self.made == self.every:
-            self.exchange()
             self.made = 0
 
+    def _lag(self) -> None:
+        """At the end of a window receives what was sent at the end of the one before."""
+        if self.made != self.every:
+            return
+        (fragment,) = self.fragments
+        moves = fragment.moves()
+        averages = fragment.take() if fragment.sent is not None else None
+        fragment.send(moves)
+        if averages is not None:
+            self._step(fragment, averages, 0.0)
+        fragment.back()
+
     @torch.no_grad()
-    def exchange(self) -> None:
-        moved = [
-            _staging.plain(anchor - parameter)
-            for anchor, parameter in zip(self.anchors, self.parameters)
-        ]
-        self.rank.begin(1.0, self.rank.keeps_something)
-        for index, tensor in enumerate(moved):
-            self.rank.announce(index, tensor.data_ptr(), tensor.numel())
-        self.rank.end_backward("")
-        kind, rank, text = self.rank.finish()
-        if kind != "fine":
-            raise _core.NumericError(f"rank {rank}: {text}")
-        _staging.write_averages(self.rank, enumerate(moved))
-        for parameter, anchor, average in zip(self.parameters, self.anchors, moved):
+    def _step(self, fragment: Fragment, averages: list[torch.Tensor], mix: float) -> None:
+        """The outer optimizer moves the anchor, and the parameters become a mix of both."""
+        everything = [p for each in self.fragments for p in each.parameters]
+        gradients = [parameter.grad for parameter in everything]
+        own = [parameter.detach().clone() for parameter in fragment.parameters]
+        for parameter in everything:
+            parameter.grad = None  # the outer optimizer leaves others alone
+        for parameter, anchor, average in zip(fragment.parameters, fragment.anchors, averages):
             parameter.copy_(anchor)
             parameter.grad = average.to(parameter.dtype)
         self.outer.step()
-        for parameter, anchor in zip(self.parameters, self.anchors):
+        for parameter, anchor, before in zip(fragment.parameters, fragment.anchors, own):
             anchor.copy_(parameter)
-            parameter.grad = None
+            if mix == 1:
+                parameter.copy_(before)
+            elif mix != 0:
+                parameter.copy_(anchor + mix * (before - anchor))
+        for parameter, gradient in zip(everything, gradients):
+            parameter.grad = gradient
+        if self.inner_state == "reset":
+            for parameter in fragment.parameters:
+                self.inner.state.pop(parameter, None)
+        elif self.inner_state == "average":
+            self._average_inner_state(fragment)
+
+    def _average_inner_state(self, fragment: Fragment) -> None:
+        """Averages what inner keeps of each parameter in its shape: momenta, not counts of steps."""
+        kept = [
+            {
+                key: value
+                for key, value in sorted(self.inner.state.get(parameter, {}).items())
+                if isinstance(value, torch.Tensor) and value.shape == parameter.shape
+            }
+            for parameter in fragment.parameters
+        ]
+        keys = [list(each) for each in kept]
+        for rank, theirs in enumerate(_start.gather(keys, self.group)):
+            if theirs != keys:
+                raise _core.ConfigError(
+                    f"inner keeps {keys} of the parameters {fragment.names}, on rank {rank} {theirs}; "
+                    'expected the same with inner_state="average"'
+                )
+        ranks = self.rank.world_size
+        for values in kept:
+            for value in values.values():
+                plain = _staging.plain(value).clone()
+                torch.distributed.all_reduce(plain, group=self.group)
+                value.copy_(plain / ranks)
+
+    def end(self) -> None:
+        """Receives what is under way, then gives all ranks the same parameters."""
+        lags = self.delay == self.every
+        for fragment in self.fragments:
+            if fragment.sent is None:
+                continue
+            moves = fragment.moves()  # of a window that has begun, if it lags
+            self._step(fragment, fragment.take(), 0.0 if lags else self.mix)
+            if lags and self.made > 0:
+                fragment.send(moves)
+                self._step(fragment, fragment.take(), 0.0)
+            fragment.steps = 0 if lags else fragment.steps
+        apart = [fragment for fragment in self.fragments if fragment.steps > 0]
+        for fragment in apart:
+            fragment.send(fragment.moves())
+        for fragment in apart:
+            self._step(fragment, fragment.take(), 0.0)
+
+
+def _fragments_of(
+    layout: list[tuple[str, torch.nn.Parameter]], fragments: int | Sequence[Sequence[str]]
+) -> list[list[tuple[str, torch.nn.Parameter]]]:
+    """The layout in parts: runs of about equal sizes, as planner "fragments" makes them, or named."""
+    if not isinstance(fragments, int):
+        parts: list[list[tuple[str, torch.nn.Parameter]]] = []
+        seen: set[str] = set()
+        known = [name for name, _ in layout]
+        for number, names in enumerate(fragments):
+            if isinstance(names, (str, bytes)) or not names:
+                raise _core.ConfigError(
+                    f"fragments[{number}] = {names!r}: expected a list of at least one parameter's name"
+                )
+            for name in names:
+                if name not in known:
+                    near = _core._suggestion(str(name), known)
+                    raise _core.ConfigError(
+                        f"fragments[{number}] has {name!r}, no trained parameter of the model{near}"
+                    )
+                if name in seen:
+                    raise _core.ConfigError(
+                        f"fragments has {name!r} twice; expected each parameter once"
+                    )
+                seen.add(name)
+            parts.append([entry for entry in layout if entry[0] in names])
+        for name in known:
+            if name not in seen:
+                raise _core.ConfigError(f"fragments lacks {name!r}; expected each parameter once")
+        return parts
+    if fragments > len(layout):
+        raise _core.ConfigError(
+            f"fragments = {fragments}: the model has {len(layout)} trained parameters; expected no "
+            "more fragments than parameters"
+        )
+    total = sum(parameter.numel() for _, parameter in layout)
+    parts, at, elements = [], 0, 0
+    for number in range(fragments):
+        share = total * (number + 1) / fragments
+        last = len(layout) - (fragments - number - 1)  # leaves one for each other fragment
+        first = at
+        while at < last:
+            size = layout[at][1].numel()
+            nearer = abs(elements + size - share) <= abs(elements - share)
+            if at > first and number + 1 < fragments and not nearer:
+                break
+            elements += size
+            at += 1
+        parts.append(layout[first:at])
+    return parts
+
+
+def _refusal_of_dates(every: int, fragments: int, delay: int, mix: float) -> str:
+    given = f"every = {every}, fragments = {fragments}, delay = {delay}"
+    if every < 1 or fragments < 1 or every % fragments != 0:
+        return f"{given}: expected every to be a multiple of fragments"
+    if not 0 <= delay < every // fragments and not (fragments == 1 and delay == every):
+        return (
+            f"{given}: expected delay to be below every / fragments, so that at most one fragment is "
+            "under way, or every itself with one fragment"
+        )
+    if not 0 <= mix <= 1 or (mix != 0 and delay == every):
+        return (
+            f"{given}, mix = {mix}: expected mix in [0, 1], and 0 with delay = every, where every "
+            "window begins at the anchor"
+        )
+    return ""
 
 
 @contextlib.contextmanager
@@ -108,9 +368,10 @@ def local_steps(
     outer: torch.optim.Optimizer | None = None,
     *,
     every: int,
-    fragments: int = 1,
+    fragments: int | Sequence[Sequence[str]] = 1,
     delay: int = 0,
     mix: float = 0.0,
+    inner_state: Literal["keep", "reset", "average"] = "keep",
     method: Any = "dense",
     group: Any = None,
     **options: Any,
@@ -120,22 +381,28 @@ def local_steps(
     At the end of the context they exchange what they moved since, so that all have the same parameters.
     An exchange averages the moves of the parameters since the last one, as a gradient, by any
     method. Then `outer` (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the
-    average, from the parameters that ranks had in common after the last exchange. `fragments`,
-    `delay` and `mix` do not work yet: values other than the defaults raise UnsupportedError.
+    average, from the parameters that ranks had in common after the last exchange, the anchor.
+
+    fragments  number of parts of the model, exchanged in turn, one after every `every` / fragments
+               steps (Streaming DiLoCo); or the names of the parameters of each. The number divides
+               `every`. Each fragment has connections of its own.
+    delay      steps of `inner` between sending a fragment's moves and receiving their average,
+               beside which the exchange goes on; below `every` / fragments. `every` itself, with
+               one fragment: each window's average arrives at the end of the next window.
+    mix        weight, from 0 to 1, of the rank's own parameters when an average arrives: 0 takes the
+               anchor, 1 ignores it
+    inner_state  what becomes of the state that inner keeps of parameters whose average arrives: it
+               stays; "reset", it begins anew; or "average", its tensors of a parameter's shape are
+               averaged over ranks, by torch.distributed
 
     Within the context state_dict(model) has all of this rank, also in the middle of a window: its
-    parameters, those in common, the outer optimizer's state, and what the method has not sent.
+    parameters, those in common, the outer optimizer's state, what the method has not sent, and
+    averages under way. For these it waits, and so every rank must call it after the same step.
     """
-    if every < 1 or fragments < 1 or every % fragments != 0 or not 0 <= delay < max(1, every // fragments):
-        raise _core.ConfigError(
-            f"local_steps: every = {every}, fragments = {fragments}, delay = {delay}: expected every "
-            "to be a multiple of fragments, and delay below every / fragments"
-        )
-    if fragments > 1 or delay > 0 or mix != 0.0:
-        raise _core.UnsupportedError(
-            "local_steps: fragments, delay and mix need a strategy that sends while steps go on; "
-            "write fragments=1, delay=0, mix=0"
-        )
+    count = fragments if isinstance(fragments, int) else len(fragments)
+    dates = _refusal_of_dates(every, count, delay, mix)
+    if dates:
+        raise _core.ConfigError(f"local_steps: {dates}")
     refusal = _start.refusal_of_model(model)
     if getattr(model, "_sparfuse", None) is not None:
         refusal = (
@@ -145,19 +412,43 @@ def local_steps(
     stepped = {id(p) for of in inner.param_groups for p in of["params"]}
     if not refusal and not any(id(p) in stepped for _, p in layout):
         refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
-    started = _start.start_rank(method, layout, group, options, refusal)
-    _start.broadcast_state(model, group)
-    if outer is None:
-        parameters = [parameter for _, parameter in layout]
-        outer = torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
-    rounds = Round(started, layout, outer, every)
-    handle = inner.register_step_post_hook(lambda *_: rounds.count())
-    object.__setattr__(model, "_sparfuse_rounds", rounds)
+    parts = [layout]
+    if not refusal and layout:
+        try:
+            parts = _fragments_of(layout, fragments)
+        except _core.ConfigError as raised:  # other ranks must not wait for this one
+            refusal = str(raised)
+    if inner_state not in ("keep", "reset", "average"):
+        refusal = refusal or (
+            f'inner_state = {inner_state!r}: expected "keep", "reset" or "average"'
+        )
+    windows = {
+        "every": every,
+        "fragments": count,
+        "delay": delay,
+        "mix": mix,
+        "inner_state": inner_state,
+    }
+    started: list[Fragment] = []
     try:
-        yield model
-        if rounds.made != 0:
-            rounds.exchange()
+        for part in parts:
+            made = _start.start_rank(method, part, group, options, refusal, windows)
+            started.append(Fragment(made, part))
+        _start.broadcast_state(model, group)
+        for fragment in started:
+            fragment.anchors = [parameter.detach().clone() for parameter in fragment.parameters]
+        if outer is None:
+            parameters = [parameter for _, parameter in layout]
+            outer = torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
+        rounds = Round(started, inner, outer, every, delay, mix, inner_state, group)
+        handle = inner.register_step_post_hook(lambda *_: rounds.count())
+        object.__setattr__(model, "_sparfuse_rounds", rounds)
+        try:
+            yield model
+            rounds.end()
+        finally:
+            handle.remove()
+            object.__delattr__(model, "_sparfuse_rounds")
     finally:
-        handle.remove()
-        object.__delattr__(model, "_sparfuse_rounds")
-        rounds.rank.close()
+        for fragment in started:
+            fragment.rank.close()

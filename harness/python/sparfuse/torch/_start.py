@@ -93,7 +93,7 @@ def require_group() -> None:
         )
 
 
-def _gather(mine: Any, group: Any) -> list[Any]:
+def gather(mine: Any, group: Any) -> list[Any]:
     everybody: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(everybody, mine, group=group)
     return everybody
@@ -103,12 +103,17 @@ def _shown(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-_TABLES = {"file": "{} of the method's file", "options": "{}", "parts": "the content of {}"}
+_TABLES = {
+    "file": "{} of the method's file",
+    "options": "{}",
+    "windows": "{}",
+    "parts": "the content of {}",
+}
 
 
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """The first difference between two ranks' settings: its name, and both values."""
-    for key in ("sparfuse", "torch", "method", "file", "options", "parts", "layout", "plan"):
+    for key in ("sparfuse", "torch", "method", "file", "options", "windows", "parts", "layout", "plan"):
         a, b = mine[key], theirs[key]
         if a == b:
             continue
@@ -126,7 +131,7 @@ def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any,
 
 
 def _agree(mine: dict[str, Any], group: Any) -> list[dict[str, Any]]:
-    everybody = _gather(mine, group)
+    everybody = gather(mine, group)
     for rank, theirs in enumerate(everybody):
         if theirs["refusal"]:
             raise _core.ConfigError(f"rank {rank}: {theirs['refusal']}")
@@ -205,8 +210,12 @@ def start_rank(
     group: Any,
     options: dict[str, Any],
     refusal: str = "",
+    windows: Mapping[str, Any] | None = None,
 ) -> Method:
-    """This process's rank of the method, connected to all others. If one rank raises, all do."""
+    """This process's rank of the method, connected to all others. If one rank raises, all do.
+
+    windows: what ranks that train alone must have in common besides.
+    """
     require_group()
     rank = dist.get_rank(group)
     if rank < 0:
@@ -242,6 +251,7 @@ def start_rank(
             "method": _one_by_one(method),
             "file": file,
             "options": {k: _one_by_one(v) for k, v in options.items() if k != "threads"},
+            "windows": {k: _one_by_one(v) for k, v in (windows or {}).items()},
             "parts": parts,
             "layout": [(name, shape, str(p.dtype)) for (name, shape), (_, p) in zip(shapes, layout)],
             "plan": plan,
@@ -257,7 +267,7 @@ def start_rank(
         address = listener.address
     except Exception as raised:
         error = raised
-    said = _gather((address, str(error or "")), group)
+    said = gather((address, str(error or "")), group)
     if error:
         raise error
     for other, (_, text) in enumerate(said):

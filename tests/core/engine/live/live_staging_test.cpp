@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "core/device/runtime.hpp"
+#include "core/engine/live/live_state.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "tests/support/live_run.hpp"
+#include "tests/support/planning.hpp"
 
 namespace sparfuse::testing {
 namespace {
@@ -15,8 +17,10 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
   RunRanks(1, 1, kLiveDeadline, [](ProgressLoop& loop) {
     gpu::EventPool events(kEmulated);
     const Buffer<float> flat(1000, kEmulated, "the packed gradient");
+    const GradientLayout layout = LayoutOf({1000});
+    const FlatPlaces places(layout, {}, /*by_fragment=*/false);
     const auto staging =
-        MakeDeviceStaging({{}, 1, flat.view(Stream{kEmulated, nullptr})}, loop, events);
+        MakeDeviceStaging({{}, 1, flat.view(Stream{kEmulated, nullptr}), places}, loop, events);
     Op exchange{.request = ExchangeRequest{}};
     ExchangeState state;
     state.op = &exchange;
@@ -40,8 +44,10 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     constexpr std::size_t kCapacity = 20;  // of one rank of three
     gpu::EventPool events(kEmulated);
     const Buffer<float> flat(1000, kEmulated, "the packed gradient");
+    const GradientLayout layout = LayoutOf({1000});
+    const FlatPlaces places(layout, {}, /*by_fragment=*/false);
     const auto staging =
-        MakeDeviceStaging({{}, 3, flat.view(Stream{kEmulated, nullptr})}, loop, events);
+        MakeDeviceStaging({{}, 3, flat.view(Stream{kEmulated, nullptr}), places}, loop, events);
     std::vector<std::byte> sums(kSummed * kSparseElementBytes);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
     Op exchange{.request = ExchangeRequest{.pattern = SparseSum{{1}}}, .parts = {{0, flat.size()}}};

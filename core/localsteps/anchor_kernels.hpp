@@ -1,0 +1,97 @@
+// Packs parameters and moves anchors in kernels (anchors.hpp), with the bits of the host.
+#pragma once
+
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+#include "core/device/quads.hpp"
+#include "core/localsteps/outer_step.hpp"
+#include "core/sparsify/device_selection.hpp"
+
+namespace sparfuse::gpu {
+
+// to = what the source makes of anchor and parameters; kept, unless null, gets it too.
+struct PackParameters {
+  static constexpr const char* kName = "PackParameters";
+  static constexpr int kThreads = kElementwiseThreads;
+  using Shared = NoShared;
+  Quads quads;
+  PackSource source;
+  const float* anchor;
+  const float* parameters;
+  float* to;
+  float* kept;
+  std::uint32_t* not_finite;  // raised to the NotFiniteCode of the first such element
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    for (int j = 0; j < kQuadsPerThread; ++j) {
+      const std::uint32_t q = ElementwiseQuad(block, j);
+      const Float4 a = quads.Load(anchor, q), w = quads.Load(parameters, q);
+      Float4 packed;
+      for (unsigned v = 0; v < 4; ++v) {
+        packed.v[v] = PackedElement(source, a.v[v], w.v[v]);
+        if (packed.v[v] - packed.v[v] == 0.0f) continue;
+        block.AtomicMax(not_finite, NotFiniteCode(static_cast<std::uint32_t>(quads.At(q, v))));
+      }
+      quads.Store(to, q, packed);
+      if (kept != nullptr) quads.Store(kept, q, packed);
+    }
+  }
+};
+
+struct StepAnchor {
+  static constexpr const char* kName = "StepAnchor";
+  static constexpr int kThreads = kElementwiseThreads;
+  using Shared = NoShared;
+  Quads quads;
+  LocalSteps steps;
+  const float* sum;
+  float factor;          // of sum
+  const float* elastic;  // null except for kElastic
+  float* anchor;
+  float* outer;  // null without state
+  float* parameters;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    for (int j = 0; j < kQuadsPerThread; ++j) {
+      const std::uint32_t q = ElementwiseQuad(block, j);
+      const Float4 sums = quads.Load(sum, q);
+      const Float4 sent = elastic == nullptr ? Float4{} : quads.Load(elastic, q);
+      Float4 a = quads.Load(anchor, q), w = quads.Load(parameters, q);
+      Float4 b = outer == nullptr ? Float4{} : quads.Load(outer, q);
+      for (unsigned v = 0; v < 4; ++v) {
+        OuterElement of{a.v[v], b.v[v], w.v[v]};
+        StepElement(steps, sums.v[v] * factor, sent.v[v], of);
+        a.v[v] = of.anchor;
+        b.v[v] = of.outer;
+        w.v[v] = of.parameter;
+      }
+      quads.Store(anchor, q, a);
+      if (outer != nullptr) quads.Store(outer, q, b);
+      quads.Store(parameters, q, w);
+    }
+  }
+};
+
+struct SwapElements {
+  static constexpr const char* kName = "SwapElements";
+  static constexpr int kThreads = kElementwiseThreads;
+  using Shared = NoShared;
+  Quads quads;
+  float* one;
+  float* other;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    for (int j = 0; j < kQuadsPerThread; ++j) {
+      const std::uint32_t q = ElementwiseQuad(block, j);
+      const Float4 x = quads.Load(one, q), y = quads.Load(other, q);
+      quads.Store(one, q, y);
+      quads.Store(other, q, x);
+    }
+  }
+};
+
+}  // namespace sparfuse::gpu
