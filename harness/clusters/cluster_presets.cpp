@@ -1,7 +1,6 @@
 #include "harness/clusters/cluster_presets.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -39,10 +38,8 @@ std::string WithValue(std::string text, const std::string& key, char end,
 std::string ClusterFromPreset(const ProfileFolders& profiles, const NewCluster& wanted) {
   const auto known = profiles.Names(".toml", kPresetsFolder);
   if (std::ranges::find(known, wanted.preset) == known.end()) {
-    SPARFUSE_THROW(
-        kConfig,
-        fmt::format("unknown preset \"{}\"{}: expected one of {} (sparfuse cluster list)",
-                    wanted.preset, Suggestion(wanted.preset, known), fmt::join(known, ", ")));
+    SPARFUSE_THROW(kConfig, fmt::format("unknown preset \"{}\"{} (sparfuse cluster list names all)",
+                                        wanted.preset, Suggestion(wanted.preset, known)));
   }
   const fs::path file = profiles.File(fmt::format("{}/{}.toml", kPresetsFolder, wanted.preset));
   std::string text = ReadFile(file);

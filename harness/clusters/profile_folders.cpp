@@ -76,8 +76,8 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   for (std::string& each : FingerprintNames(profiles)) known.push_back(std::move(each));
   if (std::ranges::find(known, cluster) != known.end()) return;
   SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
-                              "; files are looked for in " + profiles.Text() +
-                              ", fingerprints in systems beside");
+                              "; sparfuse looks for its file in " + profiles.Text() +
+                              ", and for a fingerprint in the folder systems beside it");
 }
 
 fs::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster) {

@@ -215,7 +215,7 @@ std::string CheckedNumbers(const Verification& verification) {
     said +=
         fmt::format(", the final values of {} from their evaluations", verification.of_evaluations);
   if (verification.without_numbers > 0)
-    said += fmt::format(", {} failed or are results of others", verification.without_numbers);
+    said += fmt::format(", {} failed or imported", verification.without_numbers);
   return said;
 }
 

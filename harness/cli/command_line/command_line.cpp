@@ -38,8 +38,8 @@ void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help) {
 
 void AddSystemOption(CLI::App* verb, CommandLine& line) {
   verb->add_option("--system", line.system,
-                   "first digits of a machine's hash, of `sparfuse status`: its trials alone "
-                   "(default: this machine, or the machine of the newest trial)")
+                   "first digits of a system's hash, of `sparfuse status`: its trials alone "
+                   "(default: this machine's system, or the system of the newest trial)")
       ->check(NotEmpty("hexadecimal digits"));
 }
 

@@ -310,7 +310,7 @@ void AddCompare(CommandLine& line) {
   verb->add_option(
           "--profile", request->profiles,
           "SYSTEM=NAME, the profile or declared cluster that the model takes for a system; may be "
-          "given again (default: all profiles that were measured on its machine)")
+          "given again (default: all profiles that were measured on that system)")
       ->allow_extra_args(false);
   auto* plan = verb->add_option("--with-plan", request->with_plan,
                                 "force the plans of this system's planners onto the other systems");

@@ -202,8 +202,8 @@ def _prepare_images(name, place, out, found, accept, say):
             content["shape"] = list(found.shape)
         if decoded:
             source["decoded"] = dict(decoded)
-            say(f"{sum(decoded.values())} images were decoded, as they are no JPEG in colour or grey: "
-                f"{dict(decoded)}")
+            forms = ", ".join(f"{count:,} of {form}" for form, count in decoded.items())
+            say(f"{sum(decoded.values()):,} images are no JPEG in colour or grey and are stored as pixels: {forms}")
         return folder.finish(content, source)
 
 
