@@ -66,6 +66,8 @@ std::string VerdictText(const Ranking& ranking) {
                                  SettingOf(ranking.workers, ranking.density), best.cell.method);
   if (best.over_dense && best.cell.method != "dense")
     text += fmt::format(", {} as fast as dense", TimesText(*best.over_dense));
+  if (const int steps = best.cell.method_options.window_steps(); steps > 1)
+    text += fmt::format(" (it exchanges once in {} steps, and learns otherwise in each)", steps);
   if (!equal.empty()) text += fmt::format("; equal to it: {}", fmt::join(equal, ", "));
   if (!undecided.empty())
     text += fmt::format("; undecided with it: {}", fmt::join(undecided, ", "));

@@ -117,8 +117,11 @@ int Main(int argc, char** argv) {
                  Suggestion(word, verbs));
       return kUsage;
     }
+    if (error.get_exit_code() != 0) fmt::print(stderr, "error: {}: ", word.empty() ? "sparfuse" : word);
     return line.app.exit(error) == 0 ? kDone : kUsage;
   }
+  if (line.app.count("--root") > 0)  // data sets and weights lie there, too
+    ::setenv("SPARFUSE_DATA", (settings.root / "results" / "data").c_str(), /*overwrite=*/0);
   settings.results = line.results.empty() ? settings.root / "results" : fs::path(line.results);
   std::signal(SIGPIPE, SIG_IGN);
   Program program(settings);

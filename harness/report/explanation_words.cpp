@@ -248,8 +248,11 @@ std::string ConclusionOf(const Explanation& found) {
       found.parts.begin(), found.parts.end(), [&](const PartOfStep& a, const PartOfStep& b) {
         return sign * a.difference.value < sign * b.difference.value;
       });
-  return fmt::format("{}: {} of {} in {}.", head, Seconds(std::abs(most.difference.value)),
-                     Seconds(std::abs(change.value)), PartName(most.name));
+  const auto with_sign = [](double seconds) {
+    return (seconds < 0 ? "-" : "+") + Seconds(std::abs(seconds));
+  };
+  return fmt::format("{}: {} {}, the step {}.", head, PartName(most.name),
+                     with_sign(most.difference.value), with_sign(change.value));
 }
 
 std::string WordsOf(const Explanation& found, const std::vector<std::string>& inputs) {

@@ -38,9 +38,8 @@ std::vector<TrialRow> TrialsOf(Program& program, std::vector<TrialRow> rows,
       for (const TrialRow& row : rows) known.insert(row.experiment);
       const std::vector<std::string> list(known.begin(), known.end());
       SPARFUSE_THROW(kConfig,
-                     fmt::format("no trial of \"{}\" in {}{}: expected one of {}", id,
-                                 program.store().results().string(), Suggestion(id, list),
-                                 list.empty() ? "none" : fmt::format("{}", fmt::join(list, ", "))));
+                     fmt::format("no trial of \"{}\" in {}{}", id, program.store().results().string(),
+                                 list.empty() ? ", which has none" : Suggestion(id, list)));
     }
     ids.insert(id);
   }

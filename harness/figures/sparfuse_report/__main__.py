@@ -38,6 +38,7 @@ Needs Python 3.11 and what scripts/requirements.txt has. Exit codes: 0 done, 1 n
 import argparse
 import functools
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -284,7 +285,12 @@ def main(argv=None):
             sub.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args(argv)
     try:
-        return arguments.act(arguments)
+        status = arguments.act(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (selection.SpecError, series.SeriesError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

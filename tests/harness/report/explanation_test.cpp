@@ -157,7 +157,7 @@ TEST_F(Explained, TheTextConcludesAndHasTheNumbers) {
   found.of.hardware = found.over.hardware = "Intel, 2 cores";
   found.of.mode = found.over.mode = "emulated";
   EXPECT_EQ(WordsOf(found, {"(of inputs)"}),
-            R"(safusion is 29.6 % faster than wfbp: 10.5 ms of 10.5 ms in exposed communication.
+            R"(safusion is 29.6 % faster than wfbp: exposed communication -10.5 ms, the step -10.5 ms.
 
 | ms a step             | safusion |  wfbp | difference | share | 95 % interval of it |
 |-----------------------|---------:|------:|-----------:|------:|--------------------:|
@@ -204,7 +204,7 @@ TEST_F(Explained, ADifferenceWithinNoiseIsSaidToBeIt) {
   found.step.difference = {-0.010, -0.03, 0.01, 2};
   EXPECT_EQ(ConclusionOf(found),
             "safusion and wfbp cannot be told apart: the interval of the difference, [-30.00, "
-            "+10.00] ms, contains 0: 10.5 ms of 10.0 ms in exposed communication.");
+            "+10.00] ms, contains 0: exposed communication -10.5 ms, the step -10.0 ms.");
   found.step.difference = {0, 0, 0, 2};
   EXPECT_EQ(ConclusionOf(found), "safusion and wfbp take the same 35.0 ms a step.");
 }
