@@ -32,7 +32,9 @@ double HostWork::Do(LiveOp& local) {
     kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
   } else {
-    TakeSum(*local.exchange, {step.averaged.host(), 1.0f / static_cast<float>(setup_.workers)});
+    const std::span<float> all =
+        setup_.config.averages_at_end ? std::span<float>() : step.averaged.host();
+    TakeSum(*local.exchange, {all, 1.0f / static_cast<float>(setup_.workers)});
   }
   const double end = step.Now();
   step.timeline.Add(
@@ -64,22 +66,27 @@ void HostWork::Pack(const PackRequest& pack) {
 std::uint64_t HostWork::Sparsify(Selection& selection) {
   if (selection.velocity.size > 0) CorrectMomentum(selection);
   if (setup_.config.feedback.decay != 1) {
-    const std::span<float> residual = selection.residual.host();
-    ScaleDense(residual, static_cast<float>(setup_.config.feedback.decay), residual, pool_);
+    const DeviceSpan<float> to =
+        selection.updated.size > 0 ? selection.updated : selection.residual;
+    ScaleDense(selection.residual.host(), static_cast<float>(setup_.config.feedback.decay),
+               to.host(), pool_);
+    selection.residual = to;
+    selection.updated = {};
   }
   if (setup_.config.feedback.rate != 1) TakeAtRate(selection);
   const FeedbackRule* const rule = RuleOf(selection);
   if (rule != nullptr) Compensate(*rule, selection);
   const std::span<const float> source = selection.source.host();
-  const std::span<const float> residual = selection.residual.host();
+  const std::span<const float> before = selection.residual.host();
   const bool verify = setup_.step.verify && (rule == nullptr || rule->conserves());
   std::vector<float> x;
   if (verify) {
     x.assign(source.begin(), source.end());
-    for (std::size_t i = 0; rule == nullptr && i < residual.size(); ++i) x[i] += residual[i];
+    for (std::size_t i = 0; rule == nullptr && i < before.size(); ++i) x[i] += before[i];
   }
   if (selection.whole) {
     Encode(selection);
+    const std::span<const float> residual = selection.residual.host();
     if (verify && rule == nullptr) setup_.checks.CheckWhole(x, selection.encoded.host(), residual);
     return selection.encoded.size();
   }
@@ -90,6 +97,7 @@ std::uint64_t HostWork::Sparsify(Selection& selection) {
   }
   const std::size_t count = selection.slot.count;
   if (verify) {
+    const std::span<const float> residual = selection.residual.host();
     setup_.checks.CheckSelected(
         x, selection,
         {selection.slot.indices.host().first(count), selection.slot.values.host().first(count)},
@@ -135,10 +143,12 @@ void HostWork::Select(Selection& selection) {
   const LiveConfig& config = setup_.config;
   const SelectContext context{&pool_, &workspace_, &counters_, {}};
   const FeedbackRule* const rule = RuleOf(selection);
-  SelectSource source{selection.source, selection.residual};
+  SelectSource source{selection.source, selection.residual, selection.updated};
   if (rule != nullptr) source.residual = {};
   config.sparsifier->Select(context, source, selection.density, selection.info,
                             selection.state.get(), selection.slot);
+  if (selection.updated.size > 0) selection.residual = selection.updated;
+  selection.updated = {};
   if (rule != nullptr) {
     rule->Keep(selection.name, selection.source.host(),
                selection.slot.indices.host().first(selection.slot.count),
@@ -245,19 +255,42 @@ void HostWork::TakeSum(const ExchangeState& exchange, const Target& to) {
   if (exchange.payload.capacity > 0) TakeSelected(exchange, to);
 }
 
+template <class Take>
+void HostWork::ForPieces(const Target& to, Range range, const Take& take) const {
+  if (!to.values.empty()) return take(range, to.values.subspan(range.begin, range.size()));
+  const GradientLayout& layout = setup_.step.layout;
+  for (const std::size_t t : layout.TensorsIn(range)) {
+    const Range tensor = layout.tensor(t).range();
+    const Range part{std::max(tensor.begin, range.begin), std::min(tensor.end, range.end)};
+    take(part, setup_.step.AverageOf(t).subspan(part.begin - tensor.begin, part.size()));
+  }
+}
+
+std::span<float> HostWork::InOnePiece(const Target& to, Range range) const {
+  std::span<float> only;
+  ForPieces(to, range, [&](Range piece, std::span<float> out) {
+    only = piece == range ? out : std::span<float>();
+  });
+  return only;
+}
+
 void HostWork::TakeReduced(const ExchangeState& exchange, const Target& to) {
   std::size_t from = 0;
   for (const Range& part : exchange.op->parts) {
-    ScaleDense(exchange.buffers.dense.subspan(from, part.size()), to.scale, to.At(part), pool_);
-    from += part.size();
+    ForPieces(to, part, [&](Range piece, std::span<float> out) {
+      ScaleDense(exchange.buffers.dense.subspan(from, piece.size()), to.scale, out, pool_);
+      from += piece.size();
+    });
   }
 }
 
 void HostWork::TakeSums(const ExchangeState& exchange, const Target& to) {
   const std::size_t begin = exchange.op->range().begin;
   for (const Range& part : exchange.op->parts) {
-    ScaleDense(exchange.buffers.sums.subspan(part.begin - begin, part.size()), to.scale,
-               to.At(part), pool_);
+    ForPieces(to, part, [&](Range piece, std::span<float> out) {
+      ScaleDense(exchange.buffers.sums.subspan(piece.begin - begin, piece.size()), to.scale, out,
+                 pool_);
+    });
   }
 }
 
@@ -273,8 +306,17 @@ void HostWork::TakeWhole(const ExchangeState& exchange, const Target& to) {
       encoded.push_back(payloads[member].subspan(from[member], part.bytes));
       from[member] += part.bytes;
     }
-    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, to.At(part.range),
-                        pool_);
+    std::span<float> sums = InOnePiece(to, part.range);
+    const bool apart = sums.empty();  // what is encoded as one piece is decoded as one
+    if (apart) {
+      if (whole_.size() < part.range.size()) whole_ = Buffer<float>(part.range.size());
+      sums = whole_.host().first(part.range.size());
+    }
+    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, sums, pool_);
+    if (!apart) continue;
+    ForPieces(to, part.range, [&](Range piece, std::span<float> out) {
+      std::ranges::copy(sums.subspan(piece.begin - part.range.begin, piece.size()), out.begin());
+    });
   }
 }
 
@@ -291,8 +333,9 @@ void HostWork::TakeSelected(const ExchangeState& exchange, const Target& to) {
     payloads.push_back(sent.coded ? Decode(exchange, payload, rank) : ViewSparsePayload(payload));
   }
   for (const Range& range : sent.indexed) {
-    AccumulateSparse(payloads, {range.begin - whole.begin, whole.size()}, to.scale, to.At(range),
-                     pool_);
+    ForPieces(to, range, [&](Range piece, std::span<float> out) {
+      AccumulateSparse(payloads, {piece.begin - whole.begin, whole.size()}, to.scale, out, pool_);
+    });
   }
 }
 

@@ -35,10 +35,14 @@ class HostWork {
   std::uint64_t CountMissing(const Selection& selection) const;
   // The destination of a sum: the averages, or, unscaled, the flat gradient.
   struct Target {
-    std::span<float> values;  // of all tensors
+    std::span<float> values;  // of all tensors; empty: where each tensor's average goes
     float scale;
-    std::span<float> At(Range range) const { return values.subspan(range.begin, range.size()); }
   };
+  // Calls take(part, memory of part) for the parts of a range that lie in one piece.
+  template <class Take>
+  void ForPieces(const Target& to, Range range, const Take& take) const;
+  // The memory of a range if it lies in one piece, else nothing.
+  std::span<float> InOnePiece(const Target& to, Range range) const;
   void MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange);
   void TakeSum(const ExchangeState& exchange, const Target& to);
   void TakeReduced(const ExchangeState& exchange, const Target& to);
@@ -57,6 +61,7 @@ class HostWork {
   SelectionCoder coder_;
   Buffer<float> growth_;       // of velocities, with nesterov
   Buffer<float> compensated_;  // by a rule from outside
+  Buffer<float> whole_;        // averages that are decoded in one piece
 };
 
 }  // namespace sparfuse
