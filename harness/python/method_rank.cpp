@@ -57,6 +57,9 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
   config.deadline = 2 * deadline + std::chrono::seconds(5);
   config.while_waiting = while_waiting_;
   config.averages_at_end = true;
+  config.on_nonfinite = [this](const std::string& text) {
+    Write(StepVerdict::Kind::kNonFinite, text);
+  };
   const GradientLayout& layout = config.layout;
   pending_.resize(layout.tensors());
   zeros_.resize(layout.largest_tensor());
@@ -134,6 +137,7 @@ void MethodRank::Begin(double density_factor, float scale, bool keep) {
 }
 
 void MethodRank::Write(StepVerdict::Kind kind, const std::string& text) {
+  std::lock_guard lock(noting_);
   if (own_.kind == StepVerdict::Kind::kRefused) return;  // a refusal says more than NaN
   if (own_.kind == kind) return;
   own_.kind = kind;
@@ -150,6 +154,19 @@ std::span<const float> MethodRank::Unscaled(std::size_t tensor, std::span<const 
   return to;
 }
 
+// The engine looks at gradients while it reads them anyway. The check of mass adds them up before.
+std::span<const float> MethodRank::Checked(std::size_t t, std::span<const float> gradient) {
+  const TensorEntry& tensor = engine_->layout().tensor(t);
+  try {
+    RequireFinite(pool_, gradient,
+                  {static_cast<std::uint32_t>(t), tensor.name, tensor.shape, steps_});
+  } catch (const Error& error) {
+    Write(StepVerdict::Kind::kNonFinite, error.what());
+    return std::span<const float>(zeros_).first(tensor.numel);
+  }
+  return gradient;
+}
+
 void MethodRank::AnnounceNext() {
   const std::size_t t = next_++;
   const TensorEntry& tensor = engine_->layout().tensor(t);
@@ -160,13 +177,7 @@ void MethodRank::AnnounceNext() {
     gradient = zeros;
   } else {
     gradient = Unscaled(t, gradient);
-    try {
-      RequireFinite(pool_, gradient,
-                    {static_cast<std::uint32_t>(t), tensor.name, tensor.shape, steps_});
-    } catch (const Error& error) {
-      Write(StepVerdict::Kind::kNonFinite, error.what());
-      gradient = zeros;
-    }
+    if (verify_) gradient = Checked(t, gradient);
   }
   if (mass_ && mass_->active()) mass_->Announce(*engine_, t, gradient);
   engine_->AnnounceGradient(t, gradient);
@@ -214,23 +225,28 @@ void MethodRank::EndBackward(const std::string& refusal) {
       for (std::size_t t = 0; t < pending_.size(); ++t) engine_->AverageInto(t, {});
     }
     engine_->EndBackward();
-    auto ended = std::make_shared<std::promise<void>>();
-    gathered_ = ended->get_future();
     // Runs beside the step's exchanges, so that it takes no additional time.
-    loop_->Start(
-        [this](Communicator&) {
-          return AllGather(*control_, std::as_bytes(std::span(&own_, 1)),
-                           std::as_writable_bytes(std::span(all_)), 0);
-        },
-        [ended](std::exception_ptr error) {
-          error ? ended->set_exception(error) : ended->set_value();
-        });
+    if (engine_->CheckedAll()) GatherNotes();
   });
+}
+
+void MethodRank::GatherNotes() {
+  auto ended = std::make_shared<std::promise<void>>();
+  gathered_ = ended->get_future();
+  loop_->Start(
+      [this](Communicator&) {
+        return AllGather(*control_, std::as_bytes(std::span(&own_, 1)),
+                         std::as_writable_bytes(std::span(all_)), 0);
+      },
+      [ended](std::exception_ptr error) {
+        error ? ended->set_exception(error) : ended->set_value();
+      });
 }
 
 StepVerdict MethodRank::Finish() {
   return OrFail([&] {
     engine_->FinishStep();
+    if (!gathered_.valid()) GatherNotes();
     if (verify_) Check();
     engine_->BeginUpdate();
     record_ = engine_->EndStep();

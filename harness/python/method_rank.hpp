@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -92,6 +93,8 @@ class MethodRank {
   template <class Run>
   auto OrFail(const Run& run);
   void AnnounceNext();
+  std::span<const float> Checked(std::size_t tensor, std::span<const float> gradient);
+  void GatherNotes();
   void Check();
   std::span<const float> Unscaled(std::size_t tensor, std::span<const float> gradient);
   void Write(StepVerdict::Kind kind, const std::string& text);
@@ -120,6 +123,7 @@ class MethodRank {
   std::optional<MassCheck> mass_;          // where it is verified
   std::vector<float> unscaled_;
   std::vector<float> zeros_;
+  std::mutex noting_;  // guards own_ until the notes are gathered
   Note own_;
   std::vector<Note> all_;
   std::future<void> gathered_;

@@ -67,6 +67,9 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void AverageInto(std::size_t tensor, std::span<float> to);
   // Announces the tensors without a gradient in this step, as zeros.
   void EndBackward();
+  // With LiveConfig::on_nonfinite, from EndBackward on: whether all gradients have been looked at.
+  // True after FinishStep.
+  bool CheckedAll() const;
   // Works on the compute lane until every element has been applied; on a device, until every
   // element is applied in the order of the compute stream. Throws Error{kTimeout} past the
   // deadline, naming the unfinished operations.

@@ -11,7 +11,8 @@ LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
       zeros(layout.largest_tensor(), config.device, "zeros for tensors without a gradient"),
       gradients(layout.tensors()),
       averages(layout.tensors()),
-      packed(layout.tensors()) {
+      packed(layout.tensors()),
+      checked(layout.tensors()) {
   if (config.local_steps) anchors.emplace(layout, *config.local_steps);
 }
 
@@ -22,6 +23,7 @@ void LiveStep::Begin(std::uint64_t step, bool verified) {
   std::fill(gradients.begin(), gradients.end(), std::span<const float>());
   std::fill(averages.begin(), averages.end(), std::span<float>());
   std::fill(packed.begin(), packed.end(), std::uint8_t{0});
+  for (std::atomic<bool>& each : checked) each.store(false, std::memory_order_relaxed);
   begin = Clock::now();
 }
 

@@ -2,6 +2,7 @@
 // state of selections, of exchanges and of operations that have begun.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +52,9 @@ struct LiveConfig {
   Device device;  // where gradients and averages lie
   // On a device: the stream of forward, backward and update. By default the engine makes one.
   Stream compute;
+  // On the host: called, by any lane, with the text of an error if a gradient has a NaN or an
+  // infinity. The step goes on with zeros in its place. Unset: such a gradient fails the step.
+  std::function<void(const std::string&)> on_nonfinite = {};
   // On the host: averages may be written where gradients lie (LiveEngine::AverageInto). They then
   // wait for FinishStep: until then the caller and other hooks see gradients.
   bool averages_at_end = false;
@@ -87,6 +91,7 @@ struct LiveStep {
   std::vector<std::span<const float>> gradients;  // [tensors]; empty: not announced
   std::vector<std::span<float>> averages;         // [tensors]; empty: in `averaged`
   std::vector<std::uint8_t> packed;               // [tensors]
+  std::vector<std::atomic<bool>> checked;         // [tensors] whether a NaN would have been noticed
   Timeline timeline;
 };
 

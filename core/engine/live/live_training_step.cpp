@@ -69,6 +69,12 @@ void LiveEngine::EndBackward() {
   Drain(Post({EventKind::kBackwardEnd, 0}));
 }
 
+bool LiveEngine::CheckedAll() const {
+  return std::ranges::all_of(step_.checked, [](const std::atomic<bool>& each) {
+    return each.load(std::memory_order_acquire);
+  });
+}
+
 // Precondition: the lane has work; `lock` holds mutex_. Returns the sequence number of the event
 // that reports the work as done.
 std::uint64_t LiveEngine::WorkOnNext(std::unique_lock<std::mutex>& lock) {

@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate.hpp"
+#include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {
 
@@ -48,8 +49,13 @@ void HostWork::Pack(const PackRequest& pack) {
   const Range range = step.layout.tensor(tensor).range();
   const std::span<float> to = step.flat.host().subspan(range.begin, range.size());
   const bool own = pack.source == PackSource::kGradient;
-  const bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
-                          : step.anchors->Pack(tensor, pack.source, to, pool_);
+  bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
+                    : step.anchors->Pack(tensor, pack.source, to, pool_);
+  if (!finite && own && setup_.config.on_nonfinite) {
+    (void)Nonfinite(tensor);
+    std::ranges::fill(to, 0.0f);
+    finite = true;
+  }
   if (!finite) {
     const auto& windows = setup_.config.local_steps;
     SPARFUSE_THROW(
@@ -59,11 +65,49 @@ void HostWork::Pack(const PackRequest& pack) {
             (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
   }
   step.packed[tensor] = 1;
+  step.checked[tensor].store(true, std::memory_order_release);
+}
+
+bool HostWork::Nonfinite(std::size_t tensor) const {
+  const LiveStep& step = setup_.step;
+  const TensorEntry& entry = step.layout.tensor(tensor);
+  try {
+    RequireFinite(pool_, step.gradients[tensor],
+                  {static_cast<std::uint32_t>(tensor), entry.name, entry.shape, step.number});
+  } catch (const Error& error) {
+    setup_.config.on_nonfinite(error.what());
+    return true;
+  }
+  return false;
+}
+
+bool HostWork::ReadsUnchecked(const Selection& selection) const {
+  return setup_.config.on_nonfinite && setup_.step.ReadsGradient(selection.range);
+}
+
+bool HostWork::ReplaceNonfinite(Selection& selection) {
+  if (!Nonfinite(selection.info.id)) return false;
+  selection.source = {setup_.step.zeros.data(), selection.range.size(), {}};
+  return true;
 }
 
 // --- selection ---
 
 std::uint64_t HostWork::Sparsify(Selection& selection) {
+  const std::uint64_t bytes = SparsifyOnly(selection);
+  LiveStep& step = setup_.step;
+  const std::size_t tensor = selection.info.id;
+  if (selection.range == step.layout.tensor(tensor).range())
+    step.checked[tensor].store(true, std::memory_order_release);
+  return bytes;
+}
+
+std::uint64_t HostWork::SparsifyOnly(Selection& selection) {
+  // A selection that writes the new residual apart has changed nothing when it refuses a NaN.
+  const Feedback& feedback = setup_.config.feedback;
+  const bool select_looks = selection.updated.size > 0 && selection.velocity.size == 0 &&
+                            feedback.decay == 1 && feedback.rate == 1;
+  if (ReadsUnchecked(selection) && !select_looks) (void)ReplaceNonfinite(selection);
   if (selection.velocity.size > 0) CorrectMomentum(selection);
   if (setup_.config.feedback.decay != 1) {
     const DeviceSpan<float> to =
@@ -145,8 +189,21 @@ void HostWork::Select(Selection& selection) {
   const FeedbackRule* const rule = RuleOf(selection);
   SelectSource source{selection.source, selection.residual, selection.updated};
   if (rule != nullptr) source.residual = {};
-  config.sparsifier->Select(context, source, selection.density, selection.info,
-                            selection.state.get(), selection.slot);
+  const auto select = [&] {
+    config.sparsifier->Select(context, source, selection.density, selection.info,
+                              selection.state.get(), selection.slot);
+  };
+  try {
+    select();
+  } catch (const Error& error) {
+    if (error.kind() != FailureKind::kNumeric || selection.updated.size == 0 ||
+        !ReadsUnchecked(selection) || !ReplaceNonfinite(selection)) {
+      throw;
+    }
+    source.gradient = selection.source;
+    selection.slot.count = 0;
+    select();
+  }
   if (selection.updated.size > 0) selection.residual = selection.updated;
   selection.updated = {};
   if (rule != nullptr) {

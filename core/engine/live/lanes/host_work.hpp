@@ -23,7 +23,15 @@ class HostWork {
 
  private:
   void Pack(const PackRequest& pack);
+  // Looks at a gradient and reports it if it is not finite.
+  bool Nonfinite(std::size_t tensor) const;
+  // With LiveConfig::on_nonfinite: whether the selection reads a gradient that nobody has looked
+  // at.
+  bool ReadsUnchecked(const Selection& selection) const;
+  // Gives the selection zeros if its gradient is not finite. Returns whether it did.
+  bool ReplaceNonfinite(Selection& selection);
   std::uint64_t Sparsify(Selection& selection);  // payload bytes
+  std::uint64_t SparsifyOnly(Selection& selection);
   void CorrectMomentum(Selection& selection);
   void TakeAtRate(Selection& selection);
   const FeedbackRule* RuleOf(const Selection& selection) const;  // null: none from outside
