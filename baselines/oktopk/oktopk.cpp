@@ -55,6 +55,12 @@ struct OkTopkState final : CollectiveState {
   SparseSums sums;     // of the own region, then of all regions
   SparseSums segment;  // gathered sums, then the result
   SparseSums rest;
+
+  void Exchange(StateNumbers& numbers) override {
+    numbers.All(boundaries);
+    numbers(threshold);
+    numbers(kept);
+  }
 };
 
 // A rank's notes of a run: ExchangeSizes::seen.

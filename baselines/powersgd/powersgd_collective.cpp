@@ -77,6 +77,13 @@ class Factors final : public CollectiveState {
     }
   }
 
+  // P is made anew from Q in each step.
+  void Exchange(StateNumbers& numbers) override {
+    for (const Part& part : parts_) {
+      if (part.matrix) numbers.All(part.matrix->q());
+    }
+  }
+
   std::span<float> first() const { return first_.host(); }
   std::span<float> second() const { return second_.host(); }
   std::span<const float> out() const { return out_.host(); }

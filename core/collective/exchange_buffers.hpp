@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/state_numbers.hpp"
 #include "core/collective/rounds.hpp"
 #include "core/device/device.hpp"
 #include "core/payload/payload.hpp"
@@ -33,6 +34,8 @@ class CollectiveState {
   virtual bool begun() const { return false; }
   // Goes on from arrays written over those of Kept().
   virtual void GoOn() {}
+  // Gives or takes whatever else later runs depend on. Nothing by default.
+  virtual void Exchange(StateNumbers& /*numbers*/) {}
 };
 
 // Runs heavy local work beside the communication thread. That thread serves all exchanges of a

@@ -3,25 +3,89 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 #include "core/feedback/norm/norm.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
 
+ResidualStore::Store& ResidualStore::StoreOf(std::string_view name) {
+  const auto it = stores_.find(name);
+  if (it != stores_.end()) return it->second;
+  return stores_.emplace(std::string(name), Store{MakeBuffer(), {}, {}, {}}).first->second;
+}
+
+DeviceSpan<float> ResidualStore::PartOf(const Buffer<float>& buffer, Range range) const {
+  return {Begin(buffer) + range.begin, range.size(), Stream{device_, nullptr}};
+}
+
 DeviceSpan<float> ResidualStore::Get(std::string_view name, Range range) {
   assert(range.begin <= range.end && range.end <= numel_);
-  auto it = stores_.find(name);
-  if (it == stores_.end()) {
-    it = stores_.emplace(std::string(name), Buffer<float>(numel_, device_)).first;
+  Store& store = StoreOf(name);
+  if (undoable_) {
+    BringOver(store, range);
+  } else if (store.before.size() > 0) {
+    store.stale.Add(range);  // the caller may write
   }
-  DeviceSpan<float> all = it->second.view(Stream{device_, nullptr});
-  return {all.data + range.begin, range.size(), all.stream};
+  return PartOf(store.values, range);
+}
+
+// Makes the range the step's: it holds the old elements, which the step may change in place.
+void ResidualStore::BringOver(Store& store, Range range) {
+  store.stale.ForParts(range, [&](Range part) {
+    std::copy_n(Begin(store.before) + part.begin, part.size(), Begin(store.values) + part.begin);
+  });
+  store.stale.Remove(range);
+  store.taken.Add(range);
+}
+
+ResidualStore::Apart ResidualStore::GetApart(std::string_view name, Range range) {
+  assert(range.begin <= range.end && range.end <= numel_);
+  Store& store = StoreOf(name);
+  if (!undoable_ || store.before.size() == 0 || store.taken.Overlaps(range))
+    return {Get(name, range), {}};
+  store.stale.Remove(range);
+  store.taken.Add(range);
+  return {PartOf(store.before, range), PartOf(store.values, range)};
+}
+
+void ResidualStore::BeginUndoable() {
+  for (auto& [name, store] : stores_) {
+    if (store.before.size() == 0) {
+      store.before = MakeBuffer();
+      store.stale.Add({0, numel_});
+    }
+    std::swap(store.values, store.before);
+  }
+  undoable_ = true;
+}
+
+void ResidualStore::Settle() {
+  if (!undoable_) return;
+  for (auto& [name, store] : stores_) {
+    store.stale.ForParts({0, numel_}, [&](Range part) {
+      std::copy_n(Begin(store.before) + part.begin, part.size(), Begin(store.values) + part.begin);
+    });
+    store.stale = std::exchange(store.taken, {});
+  }
+  undoable_ = false;
+}
+
+void ResidualStore::Undo() {
+  assert(!undoable_);
+  for (auto& [name, store] : stores_) {
+    if (store.before.size() == 0) {  // the step made it
+      std::fill_n(Begin(store.values), numel_, 0.0f);
+    } else {
+      std::swap(store.values, store.before);
+    }
+  }
 }
 
 std::vector<std::string> ResidualStore::names() const {
   std::vector<std::string> names;
-  for (const auto& [name, buffer] : stores_) names.push_back(name);
+  for (const auto& [name, store] : stores_) names.push_back(name);
   return names;
 }
 
@@ -31,13 +95,14 @@ double ResidualStore::Norm() {
     norm_ = Buffer<double>(1, device_, "a norm");
   ThreadPool alone(1);
   double sum = 0;
-  for (const auto& [name, buffer] : stores_) {
+  for (const auto& [name, store] : stores_) {
+    const DeviceSpan<float> all = PartOf(store.values, {0, numel_});
     if (device_.kind == DeviceKind::kHost) {
-      sum += SumSquares(buffer.host(), alone);
+      sum += SumSquares(all.host(), alone);
       continue;
     }
     double squares = 0;
-    SumSquaresOnDevice(stream, workspace_, {buffer.data(), buffer.size(), stream}, norm_.data());
+    SumSquaresOnDevice(stream, workspace_, {all.data, all.size, stream}, norm_.data());
     gpu::CopyAsync(stream, &squares, norm_.data(), sizeof(squares));
     gpu::Synchronize(stream);
     sum += squares;
@@ -45,10 +110,23 @@ double ResidualStore::Norm() {
   return std::sqrt(sum);
 }
 
+namespace {
+
+// The first element of the largest tensor.
+std::size_t LargestTensor(const GradientLayout& layout) {
+  std::size_t largest = 0;
+  for (std::size_t t = 1; t < layout.tensors(); ++t) {
+    if (layout.tensor(t).numel > layout.tensor(largest).numel) largest = t;
+  }
+  return layout.tensors() == 0 ? 0 : layout.tensor(largest).offset;
+}
+
+}  // namespace
+
 PlacedStore::PlacedStore(const GradientLayout& layout, Device device)
     : layout_(layout),
       device_(device),
-      on_host_(layout.numel()),
+      on_host_(layout.numel(), Device{}, LargestTensor(layout)),
       on_device_(layout.numel(), device) {}
 
 const Stream& PlacedStore::CopyStream() {

@@ -12,6 +12,7 @@
 
 #include "core/device/device.hpp"
 #include "core/device/runtime.hpp"
+#include "core/feedback/range_set.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/sparsify/device_selection.hpp"
 
@@ -21,9 +22,13 @@ namespace sparfuse {
 // may change without moving their elements. Zero at first. Not thread-safe across equal names.
 class ResidualStore {
  public:
-  // numel: elements of the flat gradient.
-  explicit ResidualStore(std::size_t numel, Device device = {})
-      : numel_(numel), device_(device), workspace_(device) {}
+  // numel: elements of the flat gradient. aligned: the element that begins a cache line, as stores
+  // that bypass the caches need it.
+  explicit ResidualStore(std::size_t numel, Device device = {}, std::size_t aligned = 0)
+      : numel_(numel),
+        shift_((kLine - aligned % kLine) % kLine),
+        device_(device),
+        workspace_(device) {}
 
   // The elements of `range` of the residual called `name`, made on first use.
   DeviceSpan<float> Get(std::string_view name, Range range);
@@ -34,10 +39,41 @@ class ResidualStore {
   // device it waits, and all work on residuals must be done.
   double Norm();
 
+  // What follows is for host memory. From BeginUndoable to Settle, each residual has two arrays, in
+  // turn: one keeps the elements as they were, the other takes the new ones. Undo, which may follow
+  // Settle, goes back to the old ones. Between the two calls Get copies elements from the one to
+  // the other once, and GetApart copies nothing.
+  void BeginUndoable();
+  void Settle();
+  void Undo();
+  // The elements of `range`: old ones to be read and, if `to` is not empty, room for the new ones,
+  // all of which the caller writes. If `to` is empty, `from` is what Get returns: out of an
+  // undoable step, or where part of the range was taken in this step before.
+  struct Apart {
+    DeviceSpan<float> from;
+    DeviceSpan<float> to;
+  };
+  Apart GetApart(std::string_view name, Range range);
+
  private:
+  struct Store {
+    Buffer<float> values;
+    Buffer<float> before;  // as the undoable step found them; empty: zeros
+    RangeSet taken;        // parts of `values` that are the step's
+    RangeSet stale;        // parts of `values` that differ from `before` and are not the step's yet
+  };
+  static constexpr std::size_t kLine = 16;  // elements
+  Store& StoreOf(std::string_view name);
+  Buffer<float> MakeBuffer() const { return Buffer<float>(numel_ + shift_, device_); }
+  float* Begin(const Buffer<float>& buffer) const { return buffer.data() + shift_; }
+  void BringOver(Store& store, Range range);
+  DeviceSpan<float> PartOf(const Buffer<float>& buffer, Range range) const;
+
   std::size_t numel_;
+  std::size_t shift_;
   Device device_;
-  std::map<std::string, Buffer<float>, std::less<>> stores_;
+  bool undoable_ = false;
+  std::map<std::string, Store, std::less<>> stores_;
   DeviceWorkspace workspace_;  // of Norm
   Buffer<double> norm_;
 };
@@ -53,6 +89,14 @@ class PlacedStore {
   // Tensors in the other place are moved, which waits for a copy; no other user may access them
   // meanwhile.
   DeviceSpan<float> Get(std::string_view name, Range range, Device where);
+
+  // As those of a ResidualStore; the store must be on the host alone.
+  void BeginUndoable() { on_host_.BeginUndoable(); }
+  void Settle() { on_host_.Settle(); }
+  void Undo() { on_host_.Undo(); }
+  ResidualStore::Apart GetApart(std::string_view name, Range range) {
+    return on_host_.GetApart(name, range);
+  }
 
   // The same elements on the host, wherever they are stored; valid until the next call. Moves
   // nothing.

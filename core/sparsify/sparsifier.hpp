@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/options.hpp"
+#include "core/base/state_numbers.hpp"
 #include "core/base/thread_pool.hpp"
 #include "core/device/device.hpp"
 #include "core/sparsify/device_selection.hpp"
@@ -129,6 +130,9 @@ struct SelectContext {
 class SparsifierState {
  public:
   virtual ~SparsifierState() = default;
+  // Gives or takes what later selections depend on. Nothing by default: a state that only makes
+  // selections faster, or one on a device.
+  virtual void Exchange(StateNumbers& /*numbers*/) {}
 };
 
 class Sparsifier {

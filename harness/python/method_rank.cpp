@@ -11,6 +11,7 @@
 #include "core/base/fnv.hpp"
 #include "core/collective/collective.hpp"
 #include "core/sparsify/scan/scan.hpp"
+#include "core/transport/sleep.hpp"
 
 namespace sparfuse::python {
 namespace {
@@ -40,6 +41,9 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
       pool_(threads),
       verify_(verify),
       grace_(std::min(std::chrono::milliseconds(2000), deadline / 3)) {
+  // This rank's own threads only. The caller's computation fills the cores, and a thread that waits
+  // for a time slice of it lets the link lie idle for milliseconds.
+  PreferCommunication();
   const int ranks_per_node = config.topology.ranks_per_node;
   all_.resize(addresses.size());
   loop_ = std::make_unique<ProgressLoop>(
@@ -52,6 +56,10 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
   // The deadline exceeds any single wait, so that the wait that names a rank ends first.
   config.deadline = 2 * deadline + std::chrono::seconds(5);
   config.while_waiting = while_waiting_;
+  config.averages_at_end = true;
+  config.on_nonfinite = [this](const std::string& text) {
+    Write(StepVerdict::Kind::kNonFinite, text);
+  };
   const GradientLayout& layout = config.layout;
   pending_.resize(layout.tensors());
   zeros_.resize(layout.largest_tensor());
@@ -118,17 +126,18 @@ void MethodRank::Begin(double density_factor, float scale, bool keep) {
     kept_ = keep;
     next_ = 0;
     own_ = {};
-    std::ranges::fill(pending_, std::span<const float>());
-    if (keep) engine_->SaveState(before_);
+    std::ranges::fill(pending_, std::span<float>());
     engine_->SetDensity(density_factor);
     if (verify_) mass_.emplace(*loop_);
     if (mass_ && engine_->KeepsMass()) mass_->Begin(*engine_);
+    if (keep) engine_->BeginUndoable();
     engine_->BeginStep(steps_, verify_);
     in_step_ = true;
   });
 }
 
 void MethodRank::Write(StepVerdict::Kind kind, const std::string& text) {
+  std::lock_guard lock(noting_);
   if (own_.kind == StepVerdict::Kind::kRefused) return;  // a refusal says more than NaN
   if (own_.kind == kind) return;
   own_.kind = kind;
@@ -145,22 +154,30 @@ std::span<const float> MethodRank::Unscaled(std::size_t tensor, std::span<const 
   return to;
 }
 
+// The engine looks at gradients while it reads them anyway. The check of mass adds them up before.
+std::span<const float> MethodRank::Checked(std::size_t t, std::span<const float> gradient) {
+  const TensorEntry& tensor = engine_->layout().tensor(t);
+  try {
+    RequireFinite(pool_, gradient,
+                  {static_cast<std::uint32_t>(t), tensor.name, tensor.shape, steps_});
+  } catch (const Error& error) {
+    Write(StepVerdict::Kind::kNonFinite, error.what());
+    return std::span<const float>(zeros_).first(tensor.numel);
+  }
+  return gradient;
+}
+
 void MethodRank::AnnounceNext() {
   const std::size_t t = next_++;
   const TensorEntry& tensor = engine_->layout().tensor(t);
   std::span<const float> gradient = pending_[t];
+  if (gradient.data() != nullptr) engine_->AverageInto(t, pending_[t]);
   const auto zeros = std::span<const float>(zeros_).first(tensor.numel);
   if (gradient.data() == nullptr) {
     gradient = zeros;
   } else {
     gradient = Unscaled(t, gradient);
-    try {
-      RequireFinite(pool_, gradient,
-                    {static_cast<std::uint32_t>(t), tensor.name, tensor.shape, steps_});
-    } catch (const Error& error) {
-      Write(StepVerdict::Kind::kNonFinite, error.what());
-      gradient = zeros;
-    }
+    if (verify_) gradient = Checked(t, gradient);
   }
   if (mass_ && mass_->active()) mass_->Announce(*engine_, t, gradient);
   engine_->AnnounceGradient(t, gradient);
@@ -192,7 +209,7 @@ void MethodRank::Check() {
   }
 }
 
-void MethodRank::Announce(std::size_t tensor, std::span<const float> gradient) {
+void MethodRank::Announce(std::size_t tensor, std::span<float> gradient) {
   OrFail([&] {
     pending_[tensor] = gradient;
     while (next_ < pending_.size() && pending_[next_].data() != nullptr) AnnounceNext();
@@ -202,25 +219,34 @@ void MethodRank::Announce(std::size_t tensor, std::span<const float> gradient) {
 void MethodRank::EndBackward(const std::string& refusal) {
   OrFail([&] {
     while (next_ < pending_.size()) AnnounceNext();
-    if (!refusal.empty()) Write(StepVerdict::Kind::kRefused, refusal);
+    if (!refusal.empty()) {
+      Write(StepVerdict::Kind::kRefused, refusal);
+      // The caller may have given the gradients' memory away, and keeps what is in it.
+      for (std::size_t t = 0; t < pending_.size(); ++t) engine_->AverageInto(t, {});
+    }
     engine_->EndBackward();
-    auto ended = std::make_shared<std::promise<void>>();
-    gathered_ = ended->get_future();
     // Runs beside the step's exchanges, so that it takes no additional time.
-    loop_->Start(
-        [this](Communicator&) {
-          return AllGather(*control_, std::as_bytes(std::span(&own_, 1)),
-                           std::as_writable_bytes(std::span(all_)), 0);
-        },
-        [ended](std::exception_ptr error) {
-          error ? ended->set_exception(error) : ended->set_value();
-        });
+    if (engine_->CheckedAll()) GatherNotes();
   });
+}
+
+void MethodRank::GatherNotes() {
+  auto ended = std::make_shared<std::promise<void>>();
+  gathered_ = ended->get_future();
+  loop_->Start(
+      [this](Communicator&) {
+        return AllGather(*control_, std::as_bytes(std::span(&own_, 1)),
+                         std::as_writable_bytes(std::span(all_)), 0);
+      },
+      [ended](std::exception_ptr error) {
+        error ? ended->set_exception(error) : ended->set_value();
+      });
 }
 
 StepVerdict MethodRank::Finish() {
   return OrFail([&] {
     engine_->FinishStep();
+    if (!gathered_.valid()) GatherNotes();
     if (verify_) Check();
     engine_->BeginUpdate();
     record_ = engine_->EndStep();
@@ -237,7 +263,7 @@ StepVerdict MethodRank::Finish() {
     if (verdict.kind == StepVerdict::Kind::kFine) {
       ++steps_;
     } else if (kept_) {
-      engine_->LoadState(before_);
+      engine_->Undo();
     }
     return verdict;
   });
@@ -250,6 +276,7 @@ void MethodRank::GiveUp(const std::string& why) {
 
 void MethodRank::CopyAverage(std::size_t tensor, float* to) {
   const std::span<const float> average = engine_->Averaged(tensor);
+  if (scale_ == 1 && average.data() == to) return;
   if (scale_ == 1) {
     pool_.ParallelFor((average.size() + kChunk - 1) / kChunk, [&](std::size_t chunk, int) {
       const std::size_t begin = chunk * kChunk;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,10 +53,11 @@ class MethodRank {
   // scale: of the loss, which gradients are divided by before anything else and averages are
   // multiplied with. keep: what to go back to where the step does not count.
   void Begin(double density_factor, float scale, bool keep);
-  // A gradient is final. gradient: [numel], unchanged until Finish returns. The engine hears of
-  // tensors in the order of the layout, of an early one behind those before it. One that is not
-  // finite travels as zeros, and the step does not count.
-  void Announce(std::size_t tensor, std::span<const float> gradient);
+  // A gradient is final. gradient: [numel], the caller's, unchanged until Finish, which writes the
+  // average into it unless EndBackward was given a refusal. The engine hears of tensors in the
+  // order of the layout, of an early one behind those before it. One that is not finite travels as
+  // zeros, and the step does not count.
+  void Announce(std::size_t tensor, std::span<float> gradient);
   // What was not announced has no gradient in this step, zeros. refusal: why this rank cannot use
   // the step, which then does not count on any rank; empty: it can.
   void EndBackward(const std::string& refusal);
@@ -65,7 +67,8 @@ class MethodRank {
   void GiveUp(const std::string& why);
 
   bool in_step() const { return in_step_; }
-  // average * scale, in row-major order.
+  // average * scale, in row-major order. Where `to` is the gradient that was announced and the
+  // scale is 1, the average is there already.
   void CopyAverage(std::size_t tensor, float* to);
 
   void Replan(const Plan& plan);
@@ -90,6 +93,8 @@ class MethodRank {
   template <class Run>
   auto OrFail(const Run& run);
   void AnnounceNext();
+  std::span<const float> Checked(std::size_t tensor, std::span<const float> gradient);
+  void GatherNotes();
   void Check();
   std::span<const float> Unscaled(std::size_t tensor, std::span<const float> gradient);
   void Write(StepVerdict::Kind kind, const std::string& text);
@@ -113,12 +118,12 @@ class MethodRank {
   bool in_step_ = false;
   bool kept_ = false;
   float scale_ = 1;
-  std::size_t next_ = 0;                         // tensor that the engine hears of
-  std::vector<std::span<const float>> pending_;  // [tensors]
-  EngineState before_;
-  std::optional<MassCheck> mass_;  // where it is verified
+  std::size_t next_ = 0;                   // tensor that the engine hears of
+  std::vector<std::span<float>> pending_;  // [tensors]
+  std::optional<MassCheck> mass_;          // where it is verified
   std::vector<float> unscaled_;
   std::vector<float> zeros_;
+  std::mutex noting_;  // guards own_ until the notes are gathered
   Note own_;
   std::vector<Note> all_;
   std::future<void> gathered_;

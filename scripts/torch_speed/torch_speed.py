@@ -9,7 +9,9 @@ drifts meets all of them. Ranks have one thread each. With --gbps every rank is 
 its own, whose link tc holds to that rate (needs root and iproute2); without, ranks share the loopback.
 A step's time is that of the slowest rank; bytes are counted by rank 0's interface, on the loopback by
 all ranks together and divided. Prints medians with their
-quartiles, and the ratio to plain DDP with a 95 % interval of paired rounds.
+quartiles, and the ratio to plain DDP with a 95 % interval of paired rounds. On a shaped link "of sum" is the
+ratio to the step without an exchange plus the time of the way's own bytes on the link, also paired: 1 would be
+an exchange that costs nothing but the wire and overlaps with nothing.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from pathlib import Path
 
 SUBNET = "10.78.0"
 PLAIN, ALONE = "DDP", "no exchange"
+POWERSGD, TOP_K = "DDP, PowerSGD of rank 4", "DDP, top-k in Python"
 
 
 class Namespaces:
@@ -195,13 +198,13 @@ def ways(torch, distributed, options, make):
     found["DDP, fp16 hook"] = Ddp(model())
     found["DDP, fp16 hook"].register_comm_hook(None, default_hooks.fp16_compress_hook)
     # One bucket: with two, PowerSGD's collectives start in any order, at which gloo fails.
-    found["DDP, PowerSGD of rank 4"] = Ddp(model(), bucket_cap_mb=1000)
-    found["DDP, PowerSGD of rank 4"].register_comm_hook(
+    found[POWERSGD] = Ddp(model(), bucket_cap_mb=1000)
+    found[POWERSGD].register_comm_hook(
         powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2),
         powerSGD_hook.powerSGD_hook,
     )
-    found["DDP, top-k in Python"] = Ddp(model())
-    found["DDP, top-k in Python"].register_comm_hook(None, top_k_in_python(torch, distributed, options.density))
+    found[TOP_K] = Ddp(model())
+    found[TOP_K].register_comm_hook(None, top_k_in_python(torch, distributed, options.density))
     for method in options.methods.split(","):
         density = {} if method in ("dense", "ddp") else {"density": options.density}
         found[f"sparfuse, {method}"] = sf.distribute(model(), method=method, **density)
@@ -266,7 +269,14 @@ def write(options, seconds, sent, elements, version):
             "of_ddp_low": low,
             "of_ddp_high": high,
             "sent_bytes": statistics.median(sent[name]) / (1 if options.gbps else options.ranks),
+            "of_powersgd": statistics.median(a / b for a, b in zip(each, seconds[POWERSGD])),
+            "of_top_k": statistics.median(a / b for a, b in zip(each, seconds[TOP_K])),
         }
+        if options.gbps:
+            on_link = rows[name]["sent_bytes"] * 8 / (options.gbps * 1e9)
+            rows[name]["of_sum"] = statistics.median(
+                a / (b + on_link) for a, b in zip(each, seconds[ALONE])
+            )
     link = f"{options.gbps:g} Gbit/s" if options.gbps else "loopback, unshaped"
     found = {
         "model": options.model,
@@ -286,11 +296,13 @@ def write(options, seconds, sent, elements, version):
     print(f"{options.model}, {elements:,} elements, {options.ranks} ranks of one thread, {link}, density "
           f"{options.density:g}; torch {version}, {found['cpu']}, {found['cores']} cores, "
           f"n = {options.rounds}")  # fmt: skip
-    print(f"{'':28} {'step ms':>9}  {'quartiles':>17}  {'of DDP':>6}  {'95 %':>12}  {'sent KB':>9}")
+    print(f"{'':28} {'step ms':>9}  {'quartiles':>17}  {'of DDP':>6}  {'95 %':>12}  {'sent KB':>9}  "
+          f"{'PowerSGD':>8}  {'top-k':>6}  {'of sum':>6}")  # fmt: skip
     for name, row in rows.items():
         low, high = row["quartiles_ms"]
         print(f"{name:28} {row['median_ms']:9.1f}  {f'[{low:.1f}, {high:.1f}]':>17}  {row['of_ddp']:6.2f}  "
-              f"[{row['of_ddp_low']:.2f}, {row['of_ddp_high']:.2f}]  {row['sent_bytes'] / 1e3:9.0f}")  # fmt: skip
+              f"[{row['of_ddp_low']:.2f}, {row['of_ddp_high']:.2f}]  {row['sent_bytes'] / 1e3:9.0f}  "
+              f"{row['of_powersgd']:8.2f}  {row['of_top_k']:6.2f}  {row.get('of_sum', float('nan')):6.2f}")  # fmt: skip
 
 
 def main():

@@ -15,6 +15,10 @@ struct EngineState {
   Stores velocities;
   Stores copies;    // copies of residuals that other ranks keep
   Stores averages;  // of collectives that have such, by name (CollectiveState::Kept)
+  // What sparsifiers and collectives remember otherwise, by what they serve (Exchange of their
+  // states). What is missing begins anew.
+  using Remembered = std::map<std::string, std::vector<double>, std::less<>>;
+  Remembered remembered;
 };
 
 }  // namespace sparfuse

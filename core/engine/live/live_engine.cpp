@@ -446,16 +446,31 @@ void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   buffers.shape.tensors = memory.tensors;
   if (made) {
     memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
-    if (memory.state && !loaded_.empty()) LoadInto(*memory.state, range);
+    memory.place = std::string(collective.descriptor().name) + " on " +
+                   std::string(ChannelName(exchange.channel)) + ", " + std::to_string(range.begin) +
+                   " to " + std::to_string(range.end);
+    if (memory.state) LoadInto(*memory.state, range, memory.place);
   }
   buffers.state = memory.state.get();
 }
 
 void LiveEngine::SaveState(EngineState& to) {
+  to.remembered.clear();
   selections_.Save(to);
+  SaveCollectives(to);
+}
+
+void LiveEngine::SaveCollectives(EngineState& to) const {
   bool any = false;
+  for (const auto& [place, numbers] : loaded_.remembered)
+    to.remembered.insert_or_assign(place, numbers);
   for (const auto& [key, memory] : range_memory_) {
-    if (!memory.state || !memory.state->begun()) continue;
+    if (!memory.state) continue;
+    StateNumbers numbers;
+    memory.state->Exchange(numbers);
+    std::vector<double> taken = numbers.Take();
+    if (!taken.empty()) to.remembered.insert_or_assign(memory.place, std::move(taken));
+    if (!memory.state->begun()) continue;
     any = true;
     for (const auto& [name, values] : memory.state->Kept()) {
       std::vector<float>& all = to.averages[std::string(name)];
@@ -463,24 +478,47 @@ void LiveEngine::SaveState(EngineState& to) {
       std::ranges::copy(values, all.begin() + static_cast<std::ptrdiff_t>(std::get<2>(key)));
     }
   }
-  if (!any) to.averages = loaded_;  // which no step has taken up yet
+  if (!any) to.averages = loaded_.averages;  // which no step has taken up yet
 }
 
 void LiveEngine::LoadState(const EngineState& from) {
   selections_.Load(from);
-  // The next step makes these states anew.
-  std::erase_if(range_memory_, [](const auto& entry) {
-    const auto& state = entry.second.state;
-    return state && !state->Kept().empty();
-  });
-  loaded_ = from.averages;
+  LoadCollectives(from);
 }
 
-void LiveEngine::LoadInto(CollectiveState& state, Range range) const {
+void LiveEngine::LoadCollectives(const EngineState& from) {
+  std::erase_if(range_memory_, [](const auto& entry) {  // the next step makes them anew
+    return entry.second.state != nullptr;
+  });
+  loaded_.averages = from.averages;
+  loaded_.remembered = from.remembered;
+}
+
+void LiveEngine::BeginUndoable() {
+  if (config_.device.kind != DeviceKind::kHost) return SaveState(undo_);
+  undo_.remembered.clear();
+  selections_.SaveRemembered(undo_.remembered);
+  SaveCollectives(undo_);
+  selections_.BeginUndoable();
+}
+
+void LiveEngine::Undo() {
+  if (config_.device.kind != DeviceKind::kHost) return LoadState(undo_);
+  selections_.Undo();
+  selections_.LoadRemembered(undo_.remembered);
+  LoadCollectives(undo_);
+}
+
+void LiveEngine::LoadInto(CollectiveState& state, Range range, const std::string& place) const {
+  if (const auto found = loaded_.remembered.find(place); found != loaded_.remembered.end()) {
+    StateNumbers numbers(found->second);
+    state.Exchange(numbers);
+    numbers.RequireEnd();
+  }
   const CollectiveState::Arrays kept = state.Kept();
   for (const auto& [name, values] : kept) {
-    const auto all = loaded_.find(name);
-    if (all == loaded_.end()) return;
+    const auto all = loaded_.averages.find(name);
+    if (all == loaded_.averages.end()) return;
     std::ranges::copy(std::span(all->second).subspan(range.begin, range.size()), values.begin());
   }
   if (!kept.empty()) state.GoOn();
@@ -491,7 +529,7 @@ void LiveEngine::Replan(Plan plan) {
   lanes_->Replan();
   selections_.ForgetFusedRanges();
   range_memory_.clear();
-  loaded_.clear();
+  loaded_ = {};
 }
 
 Anchors& LiveEngine::anchors() {

@@ -62,8 +62,14 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // device `gradient` is device memory, valid in the order of the compute stream, and these
   // requests have been given to the stream.
   void AnnounceGradient(std::size_t tensor, std::span<const float> gradient);
+  // With LiveConfig::averages_at_end, before FinishStep: the average of a tensor goes to `to`,
+  // [numel], which may be the memory of its gradient. Empty: to the engine's own.
+  void AverageInto(std::size_t tensor, std::span<float> to);
   // Announces the tensors without a gradient in this step, as zeros.
   void EndBackward();
+  // With LiveConfig::on_nonfinite, from EndBackward on: whether all gradients have been looked at.
+  // True after FinishStep.
+  bool CheckedAll() const;
   // Works on the compute lane until every element has been applied; on a device, until every
   // element is applied in the order of the compute stream. Throws Error{kTimeout} past the
   // deadline, naming the unfinished operations.
@@ -100,6 +106,11 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // copy, on any rank of a world of the same size and layout.
   void SaveState(EngineState& to);
   void LoadState(const EngineState& from);
+  // Makes the next step one that Undo takes back after its EndStep: residuals, velocities and what
+  // collectives keep are then what they were, bit for bit. Where a sparsifier writes the new
+  // residual beside the old one, this costs no copy.
+  void BeginUndoable();
+  void Undo();
   // The following steps use this plan; residuals stay where they are.
   void Replan(Plan plan);
   // From the next step on, multiplies planned densities below 1 by `factor`. Every rank must call
@@ -190,6 +201,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   struct RangeMemory {
     std::vector<ExchangedTensor> tensors;
     std::unique_ptr<CollectiveState> state;
+    std::string place;  // for EngineState::Remembered
   };
   LiveOp& Live(Handle handle);  // of the step, or of the background
   ExchangeState& StateOf(Handle handle);
@@ -197,8 +209,11 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   ExchangeState& PrepareExchange(Handle handle, Op& exchange);
   void PreparePayload(const Op& exchange, ExchangeState& state);
   void Remember(const Op& exchange, ExchangeBuffers& buffers);
+  // What collectives keep: the part of SaveState and LoadState that selections leave out.
+  void SaveCollectives(EngineState& to) const;
+  void LoadCollectives(const EngineState& from);
   // Gives a state that was just made what LoadState has read of its range.
-  void LoadInto(CollectiveState& state, Range range) const;
+  void LoadInto(CollectiveState& state, Range range, const std::string& place) const;
   double DensityNow(double planned) const;
 
   // Any thread.
@@ -255,7 +270,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // communication thread.
   std::map<std::tuple<const Collective*, Channel, std::size_t, std::size_t>, RangeMemory>
       range_memory_;
-  EngineState::Stores loaded_;  // for states that the step after LoadState makes
+  EngineState undo_;    // what stores do not keep themselves
+  EngineState loaded_;  // for states that the step after LoadState makes
 
   double density_factor_ = 1;
   std::uint64_t steps_ = 0;  // number of begun steps

@@ -2,6 +2,7 @@
 // state of selections, of exchanges and of operations that have begun.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +52,12 @@ struct LiveConfig {
   Device device;  // where gradients and averages lie
   // On a device: the stream of forward, backward and update. By default the engine makes one.
   Stream compute;
+  // On the host: called, by any lane, with the text of an error if a gradient has a NaN or an
+  // infinity. The step goes on with zeros in its place. Unset: such a gradient fails the step.
+  std::function<void(const std::string&)> on_nonfinite = {};
+  // On the host: averages may be written where gradients lie (LiveEngine::AverageInto). They then
+  // wait for FinishStep: until then the caller and other hooks see gradients.
+  bool averages_at_end = false;
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
   // Called several times a second while FinishStep has nothing to do. FinishStep rethrows its
   // errors.
@@ -84,6 +91,8 @@ struct LiveStep {
   void Begin(std::uint64_t step, bool verified);
   double Now() const { return At(Clock::now()); }  // seconds since Begin
   double At(Clock::time_point time) const;
+  // Where the average of a tensor goes in this step, on the host.
+  std::span<float> AverageOf(std::size_t tensor) const;
   // True for a range within one tensor that has not been packed: selection reads the gradient where
   // it lies. For other ranges, selection reads `flat`.
   bool ReadsGradient(Range range) const;
@@ -101,7 +110,9 @@ struct LiveStep {
   bool verify = false;
   Clock::time_point begin;
   std::vector<std::span<const float>> gradients;  // [tensors]; empty: not announced
+  std::vector<std::span<float>> averages;         // [tensors]; empty: in `averaged`
   std::vector<std::uint8_t> packed;               // [tensors]
+  std::vector<std::atomic<bool>> checked;         // [tensors] whether a NaN would have been noticed
   Timeline timeline;
 };
 
@@ -111,6 +122,7 @@ struct Selection {
   Range range;
   TensorInfo info;
   std::string name;
+  std::string place;  // range and residual, for EngineState::Remembered
   Device device;
   Buffer<std::uint32_t> indices;
   Buffer<float> values;
@@ -126,6 +138,7 @@ struct Selection {
   bool selected = false;  // at most once a step: an exchange may still read the slot
   DeviceSpan<const float> source;
   DeviceSpan<float> residual;    // empty: unsent elements are lost
+  DeviceSpan<float> updated;     // takes the new residual; empty: `residual` does
   DeviceSpan<float> velocity;    // with momentum
   SlotReport* report = nullptr;  // on a device
   // [1] on a device, for an exchange that outlives the step, whose reports are used again.

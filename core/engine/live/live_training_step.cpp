@@ -51,6 +51,12 @@ void LiveEngine::AnnounceGradient(std::size_t tensor, std::span<const float> gra
   lanes_->SetInterrupted(SpanKind::kBackward);
 }
 
+void LiveEngine::AverageInto(std::size_t tensor, std::span<float> to) {
+  assert(config_.averages_at_end);
+  assert(to.empty() || to.size() == layout().tensor(tensor).numel);
+  step_.averages[tensor] = to;
+}
+
 void LiveEngine::EndBackward() {
   lanes_->EndPart(SpanKind::kBackward, "end");
   lanes_->SetInterrupted({});
@@ -61,6 +67,12 @@ void LiveEngine::EndBackward() {
     Drain(Post({EventKind::kGradientReady, t}));
   }
   Drain(Post({EventKind::kBackwardEnd, 0}));
+}
+
+bool LiveEngine::CheckedAll() const {
+  return std::ranges::all_of(step_.checked, [](const std::atomic<bool>& each) {
+    return each.load(std::memory_order_acquire);
+  });
 }
 
 // Precondition: the lane has work; `lock` holds mutex_. Returns the sequence number of the event
@@ -169,10 +181,11 @@ StepRecord LiveEngine::EndStep() {
   EndUpdate();
   if (finishing_) WorkUntil(complete_);
   staging_->EndStep();
+  selections_.Settle();
   const double step_seconds = lanes_->EndStep();
   slowest_seconds_ = std::max(slowest_seconds_, step_seconds);
   in_step_ = false;
-  loaded_.clear();
+  loaded_ = {};
   StepRecord record = record_;
   const Timeline& spans = step_.timeline;
   const std::string_view compute = LaneName(Lane::kCompute);
@@ -192,6 +205,8 @@ StepRecord LiveEngine::EndStep() {
 DeviceSpan<const float> LiveEngine::AveragedOnDevice(std::size_t tensor) const {
   const Range range = layout().tensor(tensor).range();
   if (config_.local_steps) return {step_.gradients[tensor].data(), range.size(), compute_stream()};
+  if (step_.averages[tensor].data() != nullptr)
+    return {step_.averages[tensor].data(), range.size(), compute_stream()};
   return {step_.averaged.data() + range.begin, range.size(), compute_stream()};
 }
 

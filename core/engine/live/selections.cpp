@@ -1,6 +1,7 @@
 #include "core/engine/live/selections.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/coding/selection_coding.hpp"
@@ -51,6 +52,9 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
     const bool one_tensor = range == tensor.range();
     selection.range = range;
     selection.device = where;
+    selection.place = "selection of " + std::to_string(range.begin) + " to " +
+                      std::to_string(range.end) + ", residual \"" + std::string(sparsify.residual) +
+                      "\"";
     selection.name = one_tensor ? tensor.name : "the unit that begins with " + tensor.name;
     selection.info.id = static_cast<std::uint32_t>(first);
     selection.info.name = selection.name;
@@ -67,9 +71,15 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
   selection.info.step = step_.number;
   const bool feedback =
       config_.feedback.kind != FeedbackKind::kNone && tensor.feedback && !sparsify.residual.empty();
-  selection.residual = selection.velocity = {};
+  selection.residual = selection.updated = selection.velocity = {};
   PlacedStore& residuals = sparsify.copy_of ? copies_ : residuals_;
-  if (feedback) selection.residual = residuals.Get(sparsify.residual, range, where);
+  if (feedback && undoable_ && WritesApart(selection)) {
+    const auto [from, to] = residuals.GetApart(sparsify.residual, range);
+    selection.residual = from;
+    selection.updated = to;
+  } else if (feedback) {
+    selection.residual = residuals.Get(sparsify.residual, range, where);
+  }
   if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
     selection.velocity = velocities_.Get(sparsify.residual, range, where);
   }
@@ -84,6 +94,27 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
                                   : step_.FlatOf(range);
   selection.source = {source, range.size(), Stream{config_.device, nullptr}};
   return selection;
+}
+
+bool Selections::WritesApart(const Selection& selection) const {
+  const Feedback& feedback = config_.feedback;
+  if (feedback.rule != nullptr) return false;
+  if (feedback.decay != 1) return true;  // the product is written apart
+  return !accumulates_ && !selection.whole && config_.sparsifier->SelectsApart();
+}
+
+void Selections::BeginUndoable() {
+  undoable_ = true;
+  for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->BeginUndoable();
+}
+
+void Selections::Settle() {
+  if (!std::exchange(undoable_, false)) return;
+  for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->Settle();
+}
+
+void Selections::Undo() {
+  for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->Undo();
 }
 
 void Selections::PrepareSlot(Selection& selection) {
@@ -126,6 +157,27 @@ void Selections::PrepareSlot(Selection& selection) {
   selection.state = selection.device.kind == DeviceKind::kHost
                         ? config_.sparsifier->MakeState(n)
                         : config_.sparsifier->MakeDeviceState(n, selection.device);
+  const auto loaded = loaded_.find(selection.place);
+  if (!selection.state || loaded == loaded_.end()) return;
+  StateNumbers numbers(loaded->second);
+  selection.state->Exchange(numbers);
+  numbers.RequireEnd();
+}
+
+void Selections::SaveRemembered(EngineState::Remembered& to) const {
+  for (const auto& [place, numbers] : loaded_) to.insert_or_assign(place, numbers);
+  for (const auto& [key, selection] : selections_) {
+    if (!selection.state) continue;
+    StateNumbers numbers;
+    selection.state->Exchange(numbers);
+    std::vector<double> taken = numbers.Take();
+    if (!taken.empty()) to.insert_or_assign(selection.place, std::move(taken));
+  }
+}
+
+void Selections::LoadRemembered(const EngineState::Remembered& from) {
+  loaded_ = from;
+  for (auto& [key, selection] : selections_) selection.state.reset();
 }
 
 std::size_t Selections::Kept(std::size_t n, std::span<const std::int64_t> shape,
@@ -160,15 +212,18 @@ void Selections::Save(EngineState& to) {
   residuals_.Save(to.residuals);
   velocities_.Save(to.velocities);
   copies_.Save(to.copies);
+  SaveRemembered(to.remembered);
 }
 
 void Selections::Load(const EngineState& from) {
   residuals_.Load(from.residuals);
   velocities_.Load(from.velocities);
   copies_.Load(from.copies);
+  LoadRemembered(from.remembered);
 }
 
 void Selections::ForgetFusedRanges() {
+  loaded_.clear();
   std::erase_if(selections_, [this](const auto& entry) {
     return entry.second.range != step_.layout.tensor(entry.second.info.id).range();
   });

@@ -47,8 +47,18 @@ class Selections {
   std::span<const float> Velocity(Range range) { return velocities_.ReadAll(range); }
   void Save(EngineState& to);
   void Load(const EngineState& from);
+  // What sparsifiers remember: the part of Save and Load that Undo leaves out.
+  void SaveRemembered(EngineState::Remembered& to) const;
+  void LoadRemembered(const EngineState::Remembered& from);
+
+  // As those of a ResidualStore, for all that Save copies; on the host only.
+  void BeginUndoable();
+  void Settle();
+  void Undo();
 
  private:
+  // Whether the new residual may be written beside the old one.
+  bool WritesApart(const Selection& selection) const;
   void PrepareSlot(Selection& selection);
   std::size_t Kept(std::size_t n, std::span<const std::int64_t> shape, double density) const;
   std::size_t Room(std::size_t n, std::span<const std::int64_t> shape, double density) const;
@@ -61,7 +71,9 @@ class Selections {
   PlacedStore copies_;      // copies of residuals that other ranks keep
   using Key = std::tuple<std::size_t, std::size_t, std::string>;  // range and residual
   std::map<Key, Selection> selections_;
-  std::set<Key> rounded_;  // in this step
+  std::set<Key> rounded_;           // in this step
+  EngineState::Remembered loaded_;  // for states that later steps make
+  bool undoable_ = false;           // this step
 };
 
 }  // namespace sparfuse

@@ -93,6 +93,8 @@ struct InterleavedState final : SparsifierState {
   std::unique_ptr<SparsifierState> topk;  // serves both phases: only one-fibre tensors use it twice
   bool global = false;                    // the next phase is global
   std::optional<bool> stays;              // whether the name excludes the tensor from global phases
+
+  void Exchange(StateNumbers& numbers) override { numbers(global); }
 };
 
 class AdTopKInterleaved final : public Sparsifier {

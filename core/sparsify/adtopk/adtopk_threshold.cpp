@@ -50,6 +50,17 @@ struct ThresholdState final : SparsifierState {
   float threshold = 0;
   bool has_threshold = false;
   bool steady = false;
+
+  void Exchange(StateNumbers& numbers) override {
+    numbers(estimates);
+    numbers(steps);
+    numbers(estimated);
+    numbers(since_exact);
+    numbers(tau);
+    numbers(threshold);
+    numbers(has_threshold);
+    numbers(steady);
+  }
 };
 
 // The host's part of the state of a selection on a device.

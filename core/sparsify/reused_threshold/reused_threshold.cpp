@@ -22,6 +22,14 @@ struct ReusedState final : SparsifierState {
   std::uint32_t threshold = 0;  // a key; 0: unknown
   double density = 0;           // the density of the threshold
   std::size_t aim = 0;          // the selection stands if half to twice as many reach the threshold
+
+  void Exchange(StateNumbers& numbers) override {
+    if (inner) inner->Exchange(numbers);
+    numbers(calls);
+    numbers(threshold);
+    numbers(density);
+    numbers(aim);
+  }
 };
 
 struct ReusedDeviceState final : SparsifierState {

@@ -43,6 +43,14 @@ struct SidcoState final : SparsifierState {
 
   WarmBound bound;
   SidcoMemory memory;
+
+  void Exchange(StateNumbers& numbers) override {
+    numbers(memory.stages);
+    numbers(memory.steps);
+    numbers(memory.selected);
+    numbers(memory.boundaries);
+    numbers.All(std::span<std::uint32_t>(memory.keys));
+  }
 };
 
 struct SidcoDeviceState final : SparsifierState {

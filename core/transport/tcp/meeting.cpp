@@ -20,6 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kTokenBytes = 16;
+// How long a rank that seems lost may still come, and how long others have to see by themselves
+// which one is lost, before this rank leaves because of it.
+constexpr std::chrono::milliseconds kGrace{300};
+constexpr std::ptrdiff_t kMostVisitors = 256;  // that have not shown a token
 
 // The first bytes of a connection, in both directions.
 struct Greeting {
@@ -49,7 +53,9 @@ bool SameToken(const std::array<char, 2 * kTokenBytes>& shown, const std::string
   return difference == 0;
 }
 
-// A connection that is exchanging greetings.
+// A connection that is exchanging greetings, or a watch: a connection from a lower to a higher rank
+// that lasts as long as the higher one meets ranks. If it ends and the higher rank has not
+// connected, that rank is lost.
 struct Guest {
   Socket socket;
   int peer = -1;  // -1: a visitor to our port that has not told its rank
@@ -59,10 +65,11 @@ struct Guest {
   Greeting theirs;
   std::size_t received = 0;
   bool speaks_first = false;
+  bool watches = false;
 
   bool has_heard() const { return received == sizeof theirs; }
   bool WantsToSend() const {
-    return !connecting && sent < sizeof own && (speaks_first || has_heard());
+    return !connecting && sent < sizeof own && (speaks_first || (has_heard() && !watches));
   }
   bool done() const { return has_heard() && sent == sizeof own; }
 };
@@ -70,18 +77,24 @@ struct Guest {
 class Meeting {
  public:
   Meeting(Socket listener, std::span<const std::string> addresses, int rank)
-      : listener_(std::move(listener)), rank_(rank), connections_(addresses.size()) {
+      : listener_(std::move(listener)),
+        rank_(rank),
+        connections_(addresses.size()),
+        lost_since_(addresses.size()) {
     for (const std::string& address : addresses) addresses_.push_back(ParseTcpAddress(address));
   }
 
   std::vector<Socket> Run(std::chrono::milliseconds deadline) {
     const auto expires = Clock::now() + deadline;
-    for (int peer = 0; peer < rank_; ++peer) Connect(peer);
+    for (int peer = 0; peer < ranks(); ++peer) {
+      if (peer != rank_) Connect(peer);
+    }
     while (Missing() > 0) {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(expires - Clock::now());
       if (left.count() <= 0) ThrowLate(deadline);
-      Wait(static_cast<int>(std::min<std::int64_t>(left.count() + 1, 1000)));
+      const bool any_lost = ThrowIfLost();
+      Wait(static_cast<int>(std::min<std::int64_t>(left.count() + 1, any_lost ? 50 : 1000)));
     }
     return std::move(connections_);
   }
@@ -112,6 +125,24 @@ class Meeting {
                        "the interface of a rank");
   }
 
+  // Throws if a rank is lost for good. Returns whether one seems to be.
+  bool ThrowIfLost() const {
+    int first = -1;
+    for (int peer = rank_ + 1; peer < ranks(); ++peer) {
+      const auto since = LostSince(peer);
+      if (since == Clock::time_point() || connections_[static_cast<std::size_t>(peer)]) continue;
+      if (first < 0 || since < LostSince(first)) first = peer;
+    }
+    if (first < 0 || Clock::now() - LostSince(first) < kGrace) return first >= 0;
+    SPARFUSE_THROW(kComm, "tcp: rank " + std::to_string(first) + " at " +
+                              AddressOf(first).host.Text() +
+                              " is lost before it has connected to rank " + std::to_string(rank_) +
+                              " at " + AddressOf(rank_).host.Text());
+  }
+  Clock::time_point LostSince(int peer) const {
+    return lost_since_[static_cast<std::size_t>(peer)];
+  }
+
   [[noreturn]] void ThrowLate(std::chrono::milliseconds deadline) {
     std::string missing;
     for (int peer = 0; peer < ranks(); ++peer) {
@@ -134,21 +165,48 @@ class Meeting {
     guest.peer = peer;
     guest.own = GreetingTo(peer);
     guest.speaks_first = true;
+    guest.watches = peer > rank_;
     SendAtOnce(guest.socket);
     if (::connect(guest.socket.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.length) ==
         0)
       return;
-    if (errno != EINPROGRESS) ThrowNoRoute(peer, errno);
     guest.connecting = true;
+    if (errno != EINPROGRESS && !Failed(guest, errno)) guests_.pop_back();
+  }
+
+  // A connection was not made. A watch needs none, since the other side connects as well.
+  // Returns false if the guest needs no more service.
+  bool Failed(const Guest& guest, int error) {
+    if (!guest.watches) ThrowNoRoute(guest.peer, error);
+    if (error == ECONNREFUSED) Lose(guest.peer);
+    return false;
+  }
+
+  void Lose(int peer) {
+    Clock::time_point& since = lost_since_[static_cast<std::size_t>(peer)];
+    if (since == Clock::time_point()) since = Clock::now();
   }
 
   void Accept() {
     while (true) {
       Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      const bool full = !socket && (errno == EMFILE || errno == ENFILE);
+      if (full || Visitors() >= kMostVisitors) ForgetOldestVisitor();
       if (!socket) return;
       SendAtOnce(socket);
       guests_.emplace_back().socket = std::move(socket);
     }
+  }
+
+  std::ptrdiff_t Visitors() const {
+    return std::ranges::count_if(guests_, [](const Guest& guest) { return guest.peer < 0; });
+  }
+
+  // Strangers must not take all descriptors by saying nothing.
+  void ForgetOldestVisitor() {
+    const auto oldest =
+        std::ranges::find_if(guests_, [](const Guest& guest) { return guest.peer < 0; });
+    if (oldest != guests_.end()) guests_.erase(oldest);
   }
 
   void Wait(int milliseconds) {
@@ -168,22 +226,40 @@ class Meeting {
 
   // Returns false if the guest needs no more service.
   bool Serve(Guest& guest) {
-    if (guest.connecting) FinishConnecting(guest);
+    if (guest.connecting && !FinishConnecting(guest)) return false;
+    if (guest.watches) return Watch(guest);
     if (guest.WantsToSend() && !Move(guest, true)) return Reject(guest);
     if (!guest.has_heard() && !Move(guest, false)) return Reject(guest);
     if (guest.has_heard() && !Recognise(guest)) return Reject(guest);
+    if (guest.watches) return true;
     if (guest.WantsToSend() && !Move(guest, true)) return Reject(guest);
     if (!guest.done()) return true;
     ConnectionTo(guest.peer) = std::move(guest.socket);
     return false;
   }
 
-  void FinishConnecting(Guest& guest) {
+  // Of both sides of a watch. Returns false if it has ended.
+  bool Watch(Guest& guest) {
+    if (guest.WantsToSend()) {
+      if (Move(guest, true)) return true;
+    } else {
+      std::byte nothing{};
+      const ssize_t now = ::recv(guest.socket.get(), &nothing, 1, 0);
+      if (now < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+      if (now > 0) return false;  // a rank says nothing here
+    }
+    if (guest.speaks_first) Lose(guest.peer);
+    return false;
+  }
+
+  // Returns false if the guest needs no more service.
+  bool FinishConnecting(Guest& guest) {
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(guest.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error != 0) ThrowNoRoute(guest.peer, error);
+    if (error != 0) return Failed(guest, error);
     guest.connecting = false;
+    return true;
   }
 
   // Sends or receives as much of a greeting as possible. Returns false if the other side has gone.
@@ -206,8 +282,14 @@ class Meeting {
     if (said.magic != Greeting{}.magic || !SameToken(said.token, AddressOf(rank_).token))
       return false;
     const bool expected =
-        guest.speaks_first ? said.rank == guest.peer : said.rank > rank_ && said.rank < ranks();
-    if (said.ranks != ranks() || !expected || ConnectionTo(said.rank)) return false;
+        guest.speaks_first ? said.rank == guest.peer : said.rank >= 0 && said.rank < ranks();
+    if (said.ranks != ranks() || !expected || said.rank == rank_) return false;
+    if (!guest.speaks_first && said.rank < rank_) {
+      guest.watches = true;
+      guest.peer = said.rank;
+      return true;
+    }
+    if (ConnectionTo(said.rank)) return false;
     if (guest.peer < 0) guest.own = GreetingTo(said.rank);
     guest.peer = said.rank;
     return true;
@@ -227,6 +309,7 @@ class Meeting {
   int rank_;
   std::vector<TcpAddress> addresses_;
   std::vector<Socket> connections_;
+  std::vector<Clock::time_point> lost_since_;  // of ranks that seem lost
   std::list<Guest> guests_;
 };
 

@@ -43,8 +43,9 @@ class TcpListener {
 //   rank       of this listener's owner.
 //
 // Throws Error{kTimeout} past the deadline, naming the ranks that did not come and the addresses of
-// both sides. Throws Error{kComm}, with the same names, if there is no route to a rank. Throws
-// Error{kConfig} for addresses that no TcpListener made.
+// both sides. Throws Error{kComm}, with the same names, if there is no route to a rank, and soon
+// after a rank ends before it has connected. Throws Error{kConfig} for addresses that no
+// TcpListener made.
 //
 // A send is complete when the kernel has the message. Messages above 256 KiB wait in the sender's
 // memory until the receive is posted. If a rank dies, all pending requests of the others, with any

@@ -105,10 +105,10 @@ class BoundRank : public MadeByInit {
     python_before_ = PythonSeconds();
     rank().Begin(made.feedback.DensityFactor(rank().steps(), made.density), scale, keep);
   }
-  // pointer: float32 elements in row-major order.
+  // pointer: float32 elements in row-major order; Finish overwrites them by their average.
   void Announce(std::size_t tensor, std::uintptr_t pointer, std::size_t numel) {
     const GilReleased no_gil;
-    rank().Announce(tensor, {reinterpret_cast<const float*>(pointer), numel});
+    rank().Announce(tensor, {reinterpret_cast<float*>(pointer), numel});
   }
   void EndBackward(const std::string& refusal) {
     const GilReleased no_gil;
@@ -159,6 +159,10 @@ class BoundRank : public MadeByInit {
     all["velocities"] = Arrays(state.velocities);
     all["copies"] = Arrays(state.copies);
     all["averages"] = Arrays(state.averages);
+    py::dict remembered;
+    for (const auto& [place, numbers] : state.remembered)
+      remembered[place.c_str()] = ArrayMemory<double>(std::span(numbers)).Release();
+    all["remembered"] = remembered;
     return all;
   }
   void LoadState(const py::dict& from, std::uint64_t steps) {
@@ -167,6 +171,8 @@ class BoundRank : public MadeByInit {
     state.velocities = Stores(from["velocities"]);
     state.copies = Stores(from["copies"]);
     state.averages = Stores(from["averages"]);
+    for (const auto& [place, numbers] : from["remembered"].cast<py::dict>())
+      state.remembered[place.cast<std::string>()] = numbers.cast<std::vector<double>>();
     rank().engine().LoadState(state);
     rank().set_steps(steps);
   }

@@ -70,9 +70,9 @@ TEST(TcpTransport, StrangersAreTurnedAway) {
   std::vector<TcpListener> listeners(2);
   const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
   const int port = PortOf(addresses[0]);
-  // One says nothing, one speaks another protocol, one has no token.
+  // One speaks another protocol, one has no token, the others say nothing.
   std::vector<Socket> strangers;
-  for (int i = 0; i < 3; ++i) strangers.push_back(Connected(port));
+  for (int i = 0; i < 300; ++i) strangers.push_back(Connected(port));
   const std::string http =
       "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: everything there is\r\n\r\n";
   ASSERT_GT(::send(strangers[1].get(), http.data(), http.size(), MSG_NOSIGNAL), 0);
@@ -119,16 +119,35 @@ TEST(TcpTransport, RankThatDoesNotComeIsNamedWithBothAddresses) {
                         std::to_string(PortOf(addresses[0])) + " (Connection refused)");
 }
 
+TEST(TcpTransport, RankThatEndsBeforeItConnectsIsNamedBeforeTheDeadline) {
+  std::vector<TcpListener> listeners(3);
+  std::vector<std::string> addresses;
+  for (const auto& listener : listeners) addresses.push_back(listener.address());
+  // Rank 2 has left when the others begin, rank 1 leaves because of it.
+  listeners.pop_back();
+  const auto says = [&](std::size_t rank) {
+    const std::string failure = FailureOf([&] {
+      (void)MakeTcpWorld(std::move(listeners[rank]), addresses, static_cast<int>(rank), 1,
+                         std::chrono::hours(1));
+    });
+    EXPECT_EQ(failure, "comm: tcp: rank 2 at 127.0.0.1:" + std::to_string(PortOf(addresses[2])) +
+                           " is lost before it has connected to rank " + std::to_string(rank) +
+                           " at 127.0.0.1:" + std::to_string(PortOf(addresses[rank])));
+  };
+  std::thread other([&] { says(1); });
+  says(0);
+  other.join();
+}
+
 TEST(TcpTransport, AnswerOfAnotherWorldIsRefused) {
   std::vector<TcpListener> listeners(2);
   const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
   std::vector<std::string> others = addresses;
   others[0].back() = others[0].back() == '0' ? '1' : '0';
   std::thread first([&] {
-    EXPECT_SAYS(FailureOf([&] {
-                  (void)MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, milliseconds(500));
-                }),
-                "no connection between rank 0");
+    EXPECT_SAYS(
+        FailureOf([&] { (void)MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline); }),
+        "is lost before it has connected to rank 0");
   });
   EXPECT_SAYS(
       FailureOf([&] { (void)MakeTcpWorld(std::move(listeners[1]), others, 1, 1, kDeadline); }),

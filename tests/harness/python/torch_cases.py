@@ -3,11 +3,13 @@
 Forks the ranks, which run the cases one after the other over one gloo group each. Prints "CASE ok" for each that
 passed on all ranks; a rank that fails prints its traceback, and the others end within the time limit."""
 
+import contextlib
 import copy
 import io
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -199,9 +201,8 @@ for _model in MODELS:
         case(_equal)
 
 
-@case
-def every_method():
-    ran = set()
+def live_methods():
+    """The names of the methods that sf.distribute runs with this many ranks; the others say what to write."""
     for method in sparfuse.list_methods():
         if method["strategy"].endswith("local-steps") or method["name"] == "delayed-gradients":
             raises(
@@ -217,8 +218,15 @@ def every_method():
             del Method
         except sparfuse.Error:
             continue  # the method cannot run with threads, or with this many ranks
-        model = made("mlp", method["name"])
-        oracle = Oracle(model, method["name"], density=0.05)
+        yield method["name"]
+
+
+@case
+def every_method():
+    ran = set()
+    for name in live_methods():
+        model = made("mlp", name)
+        oracle = Oracle(model, name, density=0.05)
         for batch in batches("mlp", dist.get_rank(), 2):
             model.zero_grad()
             loss = loss_of(model, batch)
@@ -226,7 +234,7 @@ def every_method():
             loss.backward()
             require_equal(model, oracle.step(local), exact=False)
         sf.detach(model)
-        ran.add(method["name"])
+        ran.add(name)
     assert {"dense", "wfbp", "safusion", "ssfusion", "oktopk", "powersgd"} <= ran, ran
 
 
@@ -548,6 +556,47 @@ def state_resumes_bit_for_bit():
             assert torch.equal(tensor, mean.float())
     raises(sparfuse.ConfigError, "it lacks rank", lambda: sf.load_state_dict(other, doubled[:-1]))
     sf.detach(whole), sf.detach(other)
+
+
+@case
+def every_method_resumes_bit_for_bit():
+    """Also what sparsifiers and collectives remember: phases, thresholds, factors, regions."""
+
+    def run(model, given):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch in given:
+            optimizer.zero_grad()
+            loss_of(model, batch).backward()
+            optimizer.step()
+
+    all_batches = batches("mlp", dist.get_rank(), 8)
+    sparsifiers = ("dgc", "gaussiank", "mstopk", "redsync", "sidco")
+    chosen = [dict(method=name) for name in live_methods()]
+    chosen += [dict(method="wfbp", sparsifier=name) for name in sparsifiers]
+    remember = set()
+    for options in chosen:
+        whole = made(density=0.1, **options)
+        run(whole, all_batches[:3])
+        saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
+        if saved["sparfuse"]["remembered"]:
+            remember.add(options["method"])
+        run(whole, all_batches[3:])
+        other = made(density=0.1, **options)
+        other.load_state_dict(saved["model"])
+        sf.load_state_dict(other, saved["sparfuse"])
+        again = sf.state_dict(other)
+        for place, numbers in saved["sparfuse"]["remembered"].items():
+            assert torch.equal(again["remembered"][place], numbers), (options, place)
+        run(other, all_batches[3:])
+        for (name, a), b in zip(whole.named_parameters(), other.parameters()):
+            assert torch.equal(a, b), (options, name)
+        sf.detach(whole), sf.detach(other)
+    assert {"oktopk", "powersgd", "adtopk-i", "adtopk-t", "wfbp"} <= remember, remember
+    del saved["sparfuse"]["remembered"]  # a state of an earlier version
+    model = made(density=0.1, **options)
+    sf.load_state_dict(model, saved["sparfuse"])
+    assert sf.state_dict(model)["remembered"] == {}
+    sf.detach(model)
 
 
 @case
@@ -1367,6 +1416,46 @@ def killed_rank():
 
 
 @case
+def killed_before_it_connects():
+    """All have exchanged addresses when a rank is killed; the others do not wait for the deadline."""
+    victim = dist.get_world_size() - 1
+    if dist.get_rank() == victim:
+        sf._start._MethodOfRank = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    text = f"rank {victim} at .* is lost before it has connected to rank {dist.get_rank()} at "
+    raises(sparfuse.Error, text, lambda: sf.distribute(mlp(), "wfbp", deadline_seconds=200))
+
+
+@case
+def strangers_at_the_port():
+    """They connect before, and try it during training; values are what they are without them."""
+    visits, ports = [], []
+
+    def listen_and_be_visited(*arguments):
+        listener = listen(*arguments)
+        host, port, _token = listener.address.split()
+        for said in [b""] * 300 + [b"GET / HTTP/1.1\r\n\r\n" * 9, bytes(48), os.urandom(1 << 16)]:
+            visits.append(socket.create_connection((host, int(port)), timeout=5))
+            visits[-1].setblocking(False)
+            with contextlib.suppress(OSError):
+                visits[-1].send(said)
+        ports.append((host, int(port)))
+        return listener
+
+    listen, sf._start._listener = sf._start._listener, listen_and_be_visited
+    try:
+        equals_method("mlp", METHODS["safusion"])
+        model = made()
+    finally:
+        sf._start._listener = listen
+    for address in ports:
+        raises(ConnectionRefusedError, "", lambda at=address: socket.create_connection(at))
+    loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+    for visit in visits:
+        visit.close()
+    sf.detach(model)
+
+
+@case
 def stopped_rank():
     torch.manual_seed(0)
     model = sf.distribute(mlp(), "wfbp", threads=1, deadline_seconds=2)
@@ -1432,7 +1521,7 @@ def run(rank, ranks, names, store):
             "gloo", init_method=f"file://{store}{number}", rank=rank, world_size=ranks
         )
         CASES[name]()
-        if name in ("killed_rank", "stopped_rank", "interrupt"):
+        if name in ("killed_rank", "killed_before_it_connects", "stopped_rank", "interrupt"):
             print(f"{name} ok", flush=True)
             return
         dist.barrier()

@@ -46,6 +46,7 @@ def cases(*ends):
 
 ENDS = {
     "killed_rank": [0, 0, -9],
+    "killed_before_it_connects": [0, 0, -9],
     "stopped_rank": [0, 0, -9],
     "interrupt": [0, 0, 0],
     "exit_without_cleaning_up": [0, 0, 0],

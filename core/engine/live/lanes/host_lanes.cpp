@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/engine/live/lanes/host_work.hpp"
 #include "core/engine/live/lanes/lane_thread.hpp"
@@ -17,6 +18,7 @@ class HostLanes final : public Lanes {
   explicit HostLanes(const LaneSetup& setup)
       : step_(setup.step),
         events_(setup.events),
+        averages_at_end_(setup.config.averages_at_end),
         compute_(setup, Lane::kCompute, setup.pool),
         side_(setup, Lane::kSide),
         host_(setup, Lane::kHost) {}
@@ -36,6 +38,8 @@ class HostLanes final : public Lanes {
   void BeginStep() override {
     since_ = 0;
     waiting_ = false;
+    ended_ = !averages_at_end_;
+    later_.clear();
   }
   void BeginPart() override { since_ = step_.Now(); }
 
@@ -49,7 +53,15 @@ class HostLanes final : public Lanes {
   // A part of backward ends at the announcement of a gradient, so only a wait can be interrupted.
   void SetInterrupted(std::optional<SpanKind> kind) override {
     waiting_ = kind == SpanKind::kExposed;
-    if (waiting_) BeginPart();
+    if (!waiting_) return;
+    BeginPart();
+    std::vector<LiveOp*> averages;
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      averages.swap(later_);
+    }
+    for (LiveOp* const each : averages) Start(*each);
   }
 
   void Announce(std::size_t) override {}
@@ -80,6 +92,10 @@ class HostLanes final : public Lanes {
 
   void Start(LiveOp& local) override {
     const Lane which = local.op->lane;
+    if (local.op->If<ApplyRequest>() != nullptr) {
+      std::lock_guard lock(mutex_);
+      if (!ended_) return later_.push_back(&local);
+    }
     if (which == Lane::kCompute) {
       {
         std::lock_guard lock(mutex_);
@@ -110,6 +126,7 @@ class HostLanes final : public Lanes {
 
   LiveStep& step_;
   LaneEvents& events_;
+  const bool averages_at_end_;
   HostWork compute_;
   ThreadLane side_;
   ThreadLane host_;
@@ -117,6 +134,8 @@ class HostLanes final : public Lanes {
   bool waiting_ = false;
   std::mutex mutex_;
   std::deque<LiveOp*> queue_;  // of the compute lane
+  bool ended_ = false;         // backward has ended, or averages need not wait for its end
+  std::vector<LiveOp*> later_;
 };
 
 }  // namespace

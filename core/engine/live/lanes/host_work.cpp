@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate.hpp"
+#include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {
 
@@ -39,12 +40,14 @@ double HostWork::Do(LiveOp& local) {
     label = local.selection->name;
     op.payload_bytes = Sparsify(*local.selection);
   } else if (op.If<MergeRequest>()) {
-    TakeSum(*local.exchange, {nullptr, 1.0f});
+    TakeSum(*local.exchange, {Target::Place::kFlat, 1.0f});
   } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
     kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
   } else {
-    TakeSum(*local.exchange, {step.averaged.data(), 1.0f / static_cast<float>(setup_.workers)});
+    TakeSum(*local.exchange,
+            {setup_.config.averages_at_end ? Target::Place::kTensors : Target::Place::kAverages,
+             1.0f / static_cast<float>(setup_.workers)});
   }
   const double end = step.Now();
   step.timeline.Add(
@@ -58,33 +61,81 @@ void HostWork::Pack(const PackRequest& pack) {
   const Range range = step.layout.tensor(tensor).range();
   const std::span<float> to(step.FlatOf(range), range.size());
   const bool own = pack.source == PackSource::kGradient;
-  const bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
-                          : step.anchors->Pack(tensor, pack.source, to, pool_);
+  bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
+                    : step.anchors->Pack(tensor, pack.source, to, pool_);
+  if (!finite && own && setup_.config.on_nonfinite) {
+    (void)Nonfinite(tensor);
+    std::ranges::fill(to, 0.0f);
+    finite = true;
+  }
   if (!finite) ThrowNotFinite(setup_, pack);
   step.packed[tensor] = 1;
+  step.checked[tensor].store(true, std::memory_order_release);
+}
+
+bool HostWork::Nonfinite(std::size_t tensor) const {
+  const LiveStep& step = setup_.step;
+  const TensorEntry& entry = step.layout.tensor(tensor);
+  try {
+    RequireFinite(pool_, step.gradients[tensor],
+                  {static_cast<std::uint32_t>(tensor), entry.name, entry.shape, step.number});
+  } catch (const Error& error) {
+    setup_.config.on_nonfinite(error.what());
+    return true;
+  }
+  return false;
+}
+
+bool HostWork::ReadsUnchecked(const Selection& selection) const {
+  return setup_.config.on_nonfinite && setup_.step.ReadsGradient(selection.range);
+}
+
+bool HostWork::ReplaceNonfinite(Selection& selection) {
+  if (!Nonfinite(selection.info.id)) return false;
+  selection.source = {setup_.step.zeros.data(), selection.range.size(), {}};
+  return true;
 }
 
 // --- selection ---
 
 std::uint64_t HostWork::Sparsify(Selection& selection) {
+  const std::uint64_t bytes = SparsifyOnly(selection);
+  LiveStep& step = setup_.step;
+  const std::size_t tensor = selection.info.id;
+  if (selection.range == step.layout.tensor(tensor).range())
+    step.checked[tensor].store(true, std::memory_order_release);
+  return bytes;
+}
+
+std::uint64_t HostWork::SparsifyOnly(Selection& selection) {
+  // A selection that writes the new residual apart has changed nothing when it refuses a NaN.
+  const Feedback& feedback = setup_.config.feedback;
+  const bool select_looks = selection.updated.size > 0 && selection.velocity.size == 0 &&
+                            feedback.decay == 1 && feedback.rate == 1;
+  if (ReadsUnchecked(selection) && !select_looks) (void)ReplaceNonfinite(selection);
   if (selection.velocity.size > 0) CorrectMomentum(selection);
   if (setup_.config.feedback.decay != 1) {
-    const std::span<float> residual = selection.residual.host();
-    ScaleDense(residual, static_cast<float>(setup_.config.feedback.decay), residual, pool_);
+    const DeviceSpan<float> to =
+        selection.updated.size > 0 ? selection.updated : selection.residual;
+    ScaleDense(selection.residual.host(), static_cast<float>(setup_.config.feedback.decay),
+               to.host(), pool_);
+    selection.residual = to;
+    selection.updated = {};
   }
   if (setup_.config.feedback.rate != 1) TakeAtRate(selection);
   const FeedbackRule* const rule = RuleOf(selection);
   if (rule != nullptr) Compensate(*rule, selection);
   const std::span<const float> source = selection.source.host();
-  const std::span<const float> residual = selection.residual.host();
+  const std::span<const float> before = selection.residual.host();
   const bool verify = setup_.step.verify && (rule == nullptr || rule->conserves());
   std::vector<float> x;
   if (verify) {
     x.assign(source.begin(), source.end());
-    for (std::size_t i = 0; rule == nullptr && i < residual.size(); ++i) x[i] += residual[i];
+    for (std::size_t i = 0; rule == nullptr && i < before.size(); ++i) x[i] += before[i];
   }
   if (selection.whole) {
     Encode(selection);
+    const std::span<const float> residual = selection.residual.host();
     if (verify && rule == nullptr) setup_.checks.CheckWhole(x, selection.encoded.host(), residual);
     return selection.encoded.size();
   }
@@ -95,6 +146,7 @@ std::uint64_t HostWork::Sparsify(Selection& selection) {
   }
   const std::size_t count = selection.slot.count;
   if (verify) {
+    const std::span<const float> residual = selection.residual.host();
     setup_.checks.CheckSelected(
         x, selection,
         {selection.slot.indices.host().first(count), selection.slot.values.host().first(count)},
@@ -140,10 +192,25 @@ void HostWork::Select(Selection& selection) {
   const LiveConfig& config = setup_.config;
   const SelectContext context{&pool_, &workspace_, &counters_, {}};
   const FeedbackRule* const rule = RuleOf(selection);
-  SelectSource source{selection.source, selection.residual};
+  SelectSource source{selection.source, selection.residual, selection.updated};
   if (rule != nullptr) source.residual = {};
-  config.sparsifier->Select(context, source, selection.density, selection.info,
-                            selection.state.get(), selection.slot);
+  const auto select = [&] {
+    config.sparsifier->Select(context, source, selection.density, selection.info,
+                              selection.state.get(), selection.slot);
+  };
+  try {
+    select();
+  } catch (const Error& error) {
+    if (error.kind() != FailureKind::kNumeric || selection.updated.size == 0 ||
+        !ReadsUnchecked(selection) || !ReplaceNonfinite(selection)) {
+      throw;
+    }
+    source.gradient = selection.source;
+    selection.slot.count = 0;
+    select();
+  }
+  if (selection.updated.size > 0) selection.residual = selection.updated;
+  selection.updated = {};
   if (rule != nullptr) {
     rule->Keep(selection.name, selection.source.host(),
                selection.slot.indices.host().first(selection.slot.count),
@@ -228,11 +295,10 @@ void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchan
   if (apply.own) return anchors.Restart(*apply.own);
   const float scale = 1.0f / static_cast<float>(setup_.workers);
   if (exchange->op->sparse()) {
-    const Target flat{nullptr, scale};
-    TakeSum(*exchange, flat);
+    TakeSum(*exchange, {Target::Place::kFlat, scale});
     for (const Range& part : exchange->op->parts) {
       const bool last = apply.last && &part == &exchange->op->parts.back();
-      anchors.Step(part, At(flat, part), 1.0f, last, pool_);
+      anchors.Step(part, {setup_.step.FlatOf(part), part.size()}, 1.0f, last, pool_);
     }
     return;
   }
@@ -252,19 +318,45 @@ void HostWork::TakeSum(const ExchangeState& exchange, const Target& to) {
   if (exchange.payload.capacity > 0) TakeSelected(exchange, to);
 }
 
+template <class Take>
+void HostWork::ForPieces(const Target& to, Range range, const Take& take) const {
+  LiveStep& step = setup_.step;
+  if (to.place == Target::Place::kFlat) return take(range, {step.FlatOf(range), range.size()});
+  if (to.place == Target::Place::kAverages)
+    return take(range, {step.averaged.data() + range.begin, range.size()});
+  const GradientLayout& layout = step.layout;
+  for (const std::size_t t : layout.TensorsIn(range)) {
+    const Range tensor = layout.tensor(t).range();
+    const Range part{std::max(tensor.begin, range.begin), std::min(tensor.end, range.end)};
+    take(part, step.AverageOf(t).subspan(part.begin - tensor.begin, part.size()));
+  }
+}
+
+std::span<float> HostWork::InOnePiece(const Target& to, Range range) const {
+  std::span<float> only;
+  ForPieces(to, range, [&](Range piece, std::span<float> out) {
+    only = piece == range ? out : std::span<float>();
+  });
+  return only;
+}
+
 void HostWork::TakeReduced(const ExchangeState& exchange, const Target& to) {
   std::size_t from = 0;
   for (const Range& part : exchange.op->parts) {
-    ScaleDense(exchange.buffers.dense.subspan(from, part.size()), to.scale, At(to, part), pool_);
-    from += part.size();
+    ForPieces(to, part, [&](Range piece, std::span<float> out) {
+      ScaleDense(exchange.buffers.dense.subspan(from, piece.size()), to.scale, out, pool_);
+      from += piece.size();
+    });
   }
 }
 
 void HostWork::TakeSums(const ExchangeState& exchange, const Target& to) {
   const std::size_t begin = exchange.op->range().begin;
   for (const Range& part : exchange.op->parts) {
-    ScaleDense(exchange.buffers.sums.subspan(part.begin - begin, part.size()), to.scale,
-               At(to, part), pool_);
+    ForPieces(to, part, [&](Range piece, std::span<float> out) {
+      ScaleDense(exchange.buffers.sums.subspan(piece.begin - begin, piece.size()), to.scale, out,
+                 pool_);
+    });
   }
 }
 
@@ -280,8 +372,17 @@ void HostWork::TakeWhole(const ExchangeState& exchange, const Target& to) {
       encoded.push_back(payloads[member].subspan(from[member], part.bytes));
       from[member] += part.bytes;
     }
-    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, At(to, part.range),
-                        pool_);
+    std::span<float> sums = InOnePiece(to, part.range);
+    const bool apart = sums.empty();  // what is encoded as one piece is decoded as one
+    if (apart) {
+      if (whole_.size() < part.range.size()) whole_ = Buffer<float>(part.range.size());
+      sums = whole_.host().first(part.range.size());
+    }
+    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, sums, pool_);
+    if (!apart) continue;
+    ForPieces(to, part.range, [&](Range piece, std::span<float> out) {
+      std::ranges::copy(sums.subspan(piece.begin - part.range.begin, piece.size()), out.begin());
+    });
   }
 }
 
@@ -301,9 +402,11 @@ void HostWork::TakeSelected(const ExchangeState& exchange, const Target& to) {
   if (windows && windows->to_median) ScaleToMedian(exchange, payloads);
   const bool by_senders = windows && windows->by_senders;
   for (const Range& range : sent.indexed) {
-    const Window window{range.begin - whole.begin, whole.size()};
-    AccumulateSparse(payloads, window, by_senders ? 1.0f : to.scale, At(to, range), pool_);
-    if (by_senders) DivideBySenders(payloads, window.first, At(to, range));
+    ForPieces(to, range, [&](Range piece, std::span<float> out) {
+      const Window window{piece.begin - whole.begin, whole.size()};
+      AccumulateSparse(payloads, window, by_senders ? 1.0f : to.scale, out, pool_);
+      if (by_senders) DivideBySenders(payloads, window.first, out);
+    });
   }
 }
 

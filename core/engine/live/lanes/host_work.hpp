@@ -26,7 +26,15 @@ class HostWork {
 
  private:
   void Pack(const PackRequest& pack);
+  // Looks at a gradient and reports it if it is not finite.
+  bool Nonfinite(std::size_t tensor) const;
+  // With LiveConfig::on_nonfinite: whether the selection reads a gradient that nobody has looked
+  // at.
+  bool ReadsUnchecked(const Selection& selection) const;
+  // Gives the selection zeros if its gradient is not finite. Returns whether it did.
+  bool ReplaceNonfinite(Selection& selection);
   std::uint64_t Sparsify(Selection& selection);  // payload bytes
+  std::uint64_t SparsifyOnly(Selection& selection);
   void CorrectMomentum(Selection& selection);
   void TakeAtRate(Selection& selection);
   const FeedbackRule* RuleOf(const Selection& selection) const;  // null: none from outside
@@ -36,15 +44,17 @@ class HostWork {
   void Accumulate(Selection& selection);
   void Encode(Selection& selection);
   std::uint64_t CountMissing(const Selection& selection) const;
-  // The destination of a sum: the averages, or, unscaled, the flat gradient.
+  // The destination of a sum: the flat gradient, all averages, or where each tensor's average goes.
   struct Target {
-    float* values = nullptr;  // of all tensors; null: to the flat gradient
+    enum class Place : std::uint8_t { kFlat, kAverages, kTensors };
+    Place place = Place::kFlat;
     float scale = 1;
   };
-  std::span<float> At(const Target& to, Range range) const {
-    float* const begin = to.values == nullptr ? setup_.step.FlatOf(range) : to.values + range.begin;
-    return {begin, range.size()};
-  }
+  // Calls take(part, memory of part) for the parts of a range that lie in one piece.
+  template <class Take>
+  void ForPieces(const Target& to, Range range, const Take& take) const;
+  // The memory of a range if it lies in one piece, else nothing.
+  std::span<float> InOnePiece(const Target& to, Range range) const;
   void MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange);
   void TakeSum(const ExchangeState& exchange, const Target& to);
   void TakeReduced(const ExchangeState& exchange, const Target& to);
@@ -66,6 +76,7 @@ class HostWork {
   SelectionCoder coder_;
   Buffer<float> growth_;       // of velocities, with nesterov
   Buffer<float> compensated_;  // by a rule from outside
+  Buffer<float> whole_;        // averages that are decoded in one piece
   std::vector<float> scaled_;  // values of all ranks, scaled to the median norm
   std::vector<std::uint32_t> senders_;
 };

@@ -202,9 +202,13 @@ class DistributedModel:
         if self._task not in _open and not self.rank.in_step:
             return
         _open.pop(self._task, None)
-        self._drop()
-        if self.rank.in_step:
-            self.rank.give_up("backward() ended with an error midway, so that there are no averages")
+        try:
+            if self.rank.in_step:
+                self.rank.give_up(
+                    "backward() ended with an error midway, so that there are no averages"
+                )
+        finally:
+            self._drop()  # the rank uses the gradients' memory until then
 
     def _begin(self) -> None:
         self._give_up()
@@ -410,8 +414,8 @@ class DistributedModel:
         self._handles.clear()
         for task in [task for task, models in _open.items() if self in models]:
             del _open[task]
-        self._drop()
         self.rank.close()
+        self._drop()  # the rank uses the gradients' memory until then
 
     def __deepcopy__(self, memo: Any) -> None:
         return None

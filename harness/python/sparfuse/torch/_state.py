@@ -38,6 +38,7 @@ def state_of(model: _Keeps) -> dict[str, Any]:
             store: {name: torch.from_numpy(array) for name, array in tensors.items()}
             for store, tensors in found[kind].items()
         }
+    state["remembered"] = {place: torch.from_numpy(a) for place, a in found["remembered"].items()}
     return state
 
 
@@ -66,7 +67,7 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
                 "expected the same"
             )
         for kind in _KINDS:
-            for tensors in one[kind].values():
+            for tensors in one.get(kind, {}).values():
                 _require_names(tensors, model)
     by_rank = {one["rank"]: one for one in states}
     then = states[0]["world_size"] if states else 0
@@ -91,6 +92,8 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
         }
         for kind in _KINDS
     }
+    remembered = chosen.get("remembered", {})  # which states of earlier versions lack
+    arrays["remembered"] = {place: numbers.tolist() for place, numbers in remembered.items()}
     model.rank.load_state(arrays, chosen["steps"])
 
 
