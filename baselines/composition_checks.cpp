@@ -242,7 +242,7 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
   if (!steps) return;
   const bool planned = made.planner->name == kFragmentsPlanner;
   const std::int64_t fragments = planned ? IntOption(made.planner_options, "fragments") : 1;
-  (void)FragmentDates(*steps, static_cast<std::size_t>(fragments));
+  if (!steps->when_idle) (void)FragmentDates(*steps, static_cast<std::size_t>(fragments));
   const bool sends_payloads = made.strategy->sparsified != Sparsified::kNever;
   const bool moves_by_sums =
       steps->outer == OuterRule::kAverage || steps->outer == OuterRule::kElastic;

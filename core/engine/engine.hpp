@@ -40,6 +40,9 @@ class Engine {
   virtual Handle Apply(ApplyRequest request) = 0;
   virtual Handle StartTimer(double seconds, Continuation then) = 0;
 
+  // Whether an exchange, which may be in the background, is over on this rank. It may still go on
+  // on others.
+  virtual bool IsOver(Handle exchange) const = 0;
   // Bytes of a finished selection, 8 an element. The coded size is not known until an exchange has
   // merged its selections. Precondition: the selection's continuation has run or is running.
   virtual std::uint64_t PayloadBytes(Handle sparsified) const = 0;

@@ -50,6 +50,7 @@ class StepScheduler : public Engine {
   Handle Merge(MergeRequest request) final;
   Handle Apply(ApplyRequest request) final;
   Handle StartTimer(double seconds, Continuation then) final;
+  bool IsOver(Handle exchange) const final { return KnownExchange(exchange, "is_over").done; }
   std::uint64_t PayloadBytes(Handle sparsified) const override;
 
  protected:

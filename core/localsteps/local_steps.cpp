@@ -23,6 +23,7 @@ LocalSteps LocalStepsOf(const Options& resolved) {
   steps.long_first = StringOption(resolved, "first") == "long";
   steps.penalty = static_cast<float>(DoubleOption(resolved, "penalty"));
   steps.outer_clip = static_cast<float>(DoubleOption(resolved, "outer_clip"));
+  steps.when_idle = StringOption(resolved, "trigger") == "idle";
   if (resolved.contains("combine")) {  // of a strategy that selects
     steps.by_senders = StringOption(resolved, "combine") == "senders";
     steps.to_median = StringOption(resolved, "clip") == "median";
@@ -30,6 +31,16 @@ LocalSteps LocalStepsOf(const Options& resolved) {
   const auto refuse = [](const std::string& what) {
     SPARFUSE_THROW(kConfig, "strategy \"local-steps\": " + what);
   };
+  if (steps.when_idle && steps.delay == 0) {
+    refuse(
+        "delay = 0 with trigger = idle: an exchange that its own step receives leaves nothing to "
+        "begin beside training: expected a delay of at least 1, or trigger = \"steps\"");
+  }
+  if (steps.when_idle && steps.long_first) {
+    refuse(
+        "first = long with trigger = idle, which has no dates: expected \"short\", or trigger = "
+        "\"steps\"");
+  }
   if (steps.lags() && steps.mix != 0) {
     refuse("mix = " + ToString(resolved.at("mix")) +
            " with delay = " + std::to_string(steps.delay) +

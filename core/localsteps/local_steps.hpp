@@ -36,6 +36,9 @@ struct LocalSteps {
   std::uint64_t every = 1;  // steps in a window
   // Steps from a fragment's send to its receipt: below the period of fragments, or `every`.
   std::uint64_t delay = 0;
+  // No dates: a fragment is received as soon as its exchange is over on all ranks, but not before
+  // `delay` steps, and the next one is sent at once. Windows are of measures only.
+  bool when_idle = false;
   OuterRule outer = OuterRule::kAverage;
   float rate = 1;
   float momentum = 0;
@@ -49,7 +52,7 @@ struct LocalSteps {
   bool to_median = false;
 
   // A whole window passes between send and receipt; every window begins at the anchor.
-  bool lags() const noexcept { return delay == every; }
+  bool lags() const noexcept { return delay == every && !when_idle; }
   // These rules count and measure values, in host memory.
   bool looks_on_host() const noexcept { return by_senders || to_median || outer_clip > 0; }
   bool has_state() const noexcept {
@@ -60,7 +63,8 @@ struct LocalSteps {
 // Precondition: resolved options of the strategy.
 LocalSteps LocalStepsOf(const Options& resolved);
 
-// The steps at which the fragments of a plan are sent and received. Steps count from 1.
+// The steps at which the fragments of a plan are sent and received. Steps count from 1. There are
+// none with when_idle.
 class FragmentDates {
  public:
   // Throws Error{kConfig} if the number of fragments does not divide the window, or if the delay

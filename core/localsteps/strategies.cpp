@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,15 +18,8 @@ class LocalStepsStrategy final : public Strategy {
   explicit LocalStepsStrategy(const LocalSteps& steps) : steps_(steps) {}
 
   void StepBegin(Engine& engine) override {
-    if (dates_ && plan_ == engine.plan()) return;
-    plan_ = engine.plan();
-    units_.clear();
-    for (std::size_t u = 0; u < plan_.units.size(); ++u) {
-      const std::size_t date = plan_.units[u].date;
-      if (units_.size() <= date) units_.resize(date + 1);
-      units_[date].push_back(u);
-    }
-    dates_.emplace(steps_, units_.size());
+    if (units_.empty() || plan_ != engine.plan()) MakeUnits(engine);
+    if (steps_.when_idle) AskWhetherOver(engine);
   }
 
   void GradientReady(Engine&, std::size_t) override {}
@@ -38,6 +32,7 @@ class LocalStepsStrategy final : public Strategy {
   // received fragment has not yet moved.
   void Updated(Engine& engine) override {
     const std::uint64_t step = engine.step() + 1;
+    if (steps_.when_idle) return GoOn(engine, step);
     std::vector<Handle> packed;
     std::vector<Handle> under_way = std::exchange(sent_, {});
     const auto sent = dates_->SentAt(step);
@@ -58,6 +53,41 @@ class LocalStepsStrategy final : public Strategy {
   void Finish(Engine& engine) override { Receive(engine, std::exchange(sent_, {}), {}); }
 
  private:
+  void MakeUnits(const Engine& engine) {
+    plan_ = engine.plan();
+    units_.clear();
+    for (std::size_t u = 0; u < plan_.units.size(); ++u) {
+      const std::size_t date = plan_.units[u].date;
+      if (units_.size() <= date) units_.resize(date + 1);
+      units_[date].push_back(u);
+    }
+    if (!steps_.when_idle) dates_.emplace(steps_, units_.size());
+  }
+
+  // Ranks agree whether the exchange was over on all of them when the step began. They learn it
+  // beside the step, and all receive at its end: anchors move at equal steps, and no rank waits
+  // for another but one that has not begun the step.
+  void AskWhetherOver(Engine& engine) {
+    over_ = false;
+    if (sent_.empty() || engine.step() + 1 < sent_at_ + steps_.delay) return;
+    const auto is_busy = [&](Handle exchange) { return !engine.IsOver(exchange); };
+    const bool busy = std::ranges::any_of(sent_, is_busy);
+    engine.Negotiate({.values = {busy ? 1 : 0}, .then = [this](std::span<const std::int64_t> all) {
+                        over_ = all.front() == 0;
+                      }});
+  }
+
+  // Receives a fragment whose exchange is over, then sends the next one: with one fragment, from
+  // the anchor that has just moved.
+  void GoOn(Engine& engine, std::uint64_t step) {
+    std::vector<Handle> received;
+    if (std::exchange(over_, false)) received = Receive(engine, std::exchange(sent_, {}), {});
+    if (!sent_.empty()) return;
+    Send(engine, next_, received);
+    next_ = (next_ + 1) % units_.size();
+    sent_at_ = step;
+  }
+
   // Sends each fragment from the memory of the previous one, which must have been received.
   std::vector<Handle> Send(Engine& engine, std::size_t fragment,
                            const std::vector<Handle>& under_way) {
@@ -110,14 +140,18 @@ class LocalStepsStrategy final : public Strategy {
   }
 
   // One after another, if they are clipped together.
-  void Receive(Engine& engine, const std::vector<Handle>& exchanges, std::vector<Handle> after) {
+  std::vector<Handle> Receive(Engine& engine, const std::vector<Handle>& exchanges,
+                              std::vector<Handle> after) {
+    std::vector<Handle> all;
     for (std::size_t i = 0; i < exchanges.size(); ++i) {
       const Handle applied = engine.Apply({.exchange = exchanges[i],
                                            .to = ApplyTo::kAnchor,
                                            .last = i + 1 == exchanges.size(),
                                            .order = {.after = after}});
+      all.push_back(applied);
       if (steps_.outer_clip > 0) after = {applied};
     }
+    return all;
   }
 
   LocalSteps steps_;
@@ -125,6 +159,11 @@ class LocalStepsStrategy final : public Strategy {
   std::vector<std::vector<std::size_t>> units_;  // [fragments] of the plan
   std::optional<FragmentDates> dates_;
   std::vector<Handle> sent_;  // exchanges not yet received
+
+  // With when_idle.
+  std::size_t next_ = 0;       // fragment
+  std::uint64_t sent_at_ = 0;  // step
+  bool over_ = false;          // the exchange of the step that begins
 };
 
 std::vector<OptionSpec> LocalStepsOptions() {
@@ -152,7 +191,12 @@ std::vector<OptionSpec> LocalStepsOptions() {
       NumberOption(
           "outer_clip", 0.0, 0, 1e9,
           "largest norm of the outer momentum over the tensors that are received together, "
-          "which is scaled down to it; 0: any")};
+          "which is scaled down to it; 0: any"),
+      ChoiceOption("trigger", "steps", {"steps", "idle"},
+                   "when an exchange begins: at set steps, or as soon as the one before is received; "
+                   "idle receives it at the end of the first step that all ranks begin with its "
+                   "result, `delay` steps or more after its send, so that results depend on times; "
+                   "windows of `every` steps are then for measures only")};
 }
 
 std::vector<OptionSpec> SparseLocalStepsOptions() {
@@ -184,7 +228,7 @@ const StrategyDescriptor kLocalSteps = {
     .revision = 1,
     .deviations =
         "A lost rank is an error; there is no quorum. Exchanges beside training are received at a "
-        "fixed step, not on arrival.",
+        "fixed step, not on arrival; with trigger = idle at a step that the ranks agree on.",
     .sparsified = Sparsified::kNever,
     .options = LocalStepsOptions(),
     .make = Make,

@@ -129,7 +129,8 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   std::vector<std::string> problems = ProblemsOf(plan);
   for (const Experiment& experiment : experiments) {
     std::vector<std::string> warnings = VacuousComparisons(experiment);
-    for (auto* more : {&MissingControls, &LengthsInWindows, &MissingData}) {
+    for (auto* more :
+         {&MissingControls, &LengthsInWindows, &ResultsThatDependOnTimes, &MissingData}) {
       for (std::string& warning : more(experiment)) warnings.push_back(std::move(warning));
     }
     for (const std::string& warning : warnings)

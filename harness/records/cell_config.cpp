@@ -502,6 +502,7 @@ const std::vector<LaterOption>& LaterOptions() {
       {Pointer("/method_options/collective_options/rounding"), "nearest"},
       {Pointer("/method_options/strategy_options/penalty"), 1},
       {Pointer("/method_options/strategy_options/outer_clip"), 0},
+      {Pointer("/method_options/strategy_options/trigger"), "steps"},
       {Pointer("/method_options/strategy_options/combine"), "ranks"},
       {Pointer("/method_options/strategy_options/clip"), "none"},
       {Pointer("/method_options/scope"), "tensor"},
@@ -584,6 +585,12 @@ std::int64_t StepsOf(const MethodChoice& choice, const char* option, std::int64_
 int MethodChoice::window_steps() const { return static_cast<int>(StepsOf(*this, "every", 1)); }
 
 bool MethodChoice::has_local_steps() const { return HasLocalSteps(strategy); }
+
+bool MethodChoice::begins_when_idle() const {
+  const auto found = strategy_options.find("trigger");
+  return has_local_steps() && found != strategy_options.end() &&
+         found->second == OptionValue(std::string("idle"));
+}
 
 bool MethodChoice::exchanges_beside_steps() const {
   const StrategyDescriptor* const known = KnownStrategy(strategy);

@@ -64,6 +64,7 @@ struct MethodChoice {
   // Of a window, at whose end ranks have synchronised; 1 but for methods with local steps.
   int window_steps() const;
   bool has_local_steps() const;
+  bool begins_when_idle() const;        // without dates
   bool exchanges_beside_steps() const;  // which another trial's turn would hide
   bool operator==(const MethodChoice&) const = default;
 };

@@ -139,9 +139,11 @@ void Training::TrainOn(std::uint64_t step) {
   if (local_steps_) Synchronise(step);
 }
 
-// Parameters differ most at the last date of a window at which something is sent.
+// Parameters differ most at the last date of a window at which something is sent. Without dates,
+// windows are measured at their ends.
 void Training::Synchronise(std::uint64_t step) {
-  const std::uint64_t ahead = local_steps_->lags() ? 0 : local_steps_->delay;
+  const bool dated = !local_steps_->lags() && !local_steps_->when_idle;
+  const std::uint64_t ahead = dated ? local_steps_->delay : 0;
   if (step / window_ < verified_windows() && (step + 1 + ahead) % window_ == 0) {
     divergences_.push_back(DivergenceOf(rank_, *engine_, ParametersOf(*workload_, ready_order_)));
   }
@@ -173,6 +175,8 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   // On a card, the wait for a step's data precedes the step.
   if (rank_.device.kind == DeviceKind::kCuda) training_seconds_ += logged.loader_wait_seconds;
   log_.push_back(logged);
+  // Without dates, the next exchange begins where one is received.
+  if (sent_steps_ == 0 || record.exchanges > 0) sent_steps_ = next_step_;
   planning_->Observe(step, engine_->timeline());
   if (!place.measured) return;
   python_seconds_ += SecondsInPython() - python_before_;
@@ -332,8 +336,10 @@ void Training::AddLocalSteps(MetricValues& metrics) const {
   std::uint64_t fragments = 1;
   for (const Unit& unit : engine_->plan().units)
     fragments = std::max(fragments, std::uint64_t{unit.date} + 1);
-  metrics["unsynchronised_steps"] = {static_cast<double>(next_step_ % (window_ / fragments)),
-                                     "steps"};
+  metrics["unsynchronised_steps"] = {
+      static_cast<double>(local_steps_->when_idle ? next_step_ - sent_steps_
+                                                  : next_step_ % (window_ / fragments)),
+      "steps"};
 }
 
 void Training::AddConvergence(MetricValues& metrics) const {

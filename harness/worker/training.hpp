@@ -93,6 +93,7 @@ class Training {
   std::optional<std::uint64_t> anchors_differ_;  // since this step, with local steps
   QuietMonitor monitor_;
   std::uint64_t next_step_ = 0;
+  std::uint64_t sent_steps_ = 0;  // made when the last exchange without a date began
   std::size_t measured_ = 0;  // steps
   std::vector<LoggedStep> log_;
   std::vector<TracedStep> traced_;                 // of this rank only, until gathered

@@ -74,7 +74,7 @@ std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t fi
                                      int traced_ranks, Recorded recorded = Recorded::kAll);
 
 // With local steps: simulates two windows and returns the steps of the second, which is like all
-// later ones.
+// later ones. With LocalSteps::when_idle windows differ by the exchanges that end in them.
 std::vector<ModelStep> SimulateWindow(const ModelConfig& config, int traced_ranks);
 
 // Bytes that a rank keeps for the method beside the workload, as LiveEngine::method_memory_bytes.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -111,6 +112,7 @@ class BoundMethod : public MadeByInit {
     const LocalSteps steps = Steps("local_step");
     RequireBegun("local_step");
     const WindowParameters given = ReadParameters(parameters);
+    if (steps.when_idle) return IdleStep(given.by_rank);
     const std::uint64_t step = ranks_->steps() + 1;
     const FragmentDates dates(steps, fragments());
     const auto sent = dates.SentAt(step);
@@ -127,6 +129,28 @@ class BoundMethod : public MadeByInit {
     return done;
   }
 
+  // Without dates, each step may send, and the ranks decide whether it receives.
+  py::dict IdleStep(const std::vector<ParameterView>& parameters) {
+    py::list sent, received;
+    {
+      const GilReleased no_gil;
+      RequireFiniteParameters(parameters);
+      ranks_->LocalStep(parameters, verify_);
+    }
+    if (under_way_ && ranks_->RecordOf(0).exchanges > 0) {
+      received.append(*std::exchange(under_way_, std::nullopt));
+    }
+    if (!under_way_) {
+      sent.append(next_sent_);
+      under_way_ = next_sent_;
+      next_sent_ = (next_sent_ + 1) % fragments();
+    }
+    py::dict done;
+    done["sent"] = sent;
+    done["received"] = received;
+    return done;
+  }
+
   void FinishWindows(const py::object& parameters) {
     const auto lock = LockAlone("finish");
     (void)Steps("finish");
@@ -135,6 +159,7 @@ class BoundMethod : public MadeByInit {
     const GilReleased no_gil;
     ranks_->Finish(given.by_rank);
     finished_ = ranks_->steps();
+    under_way_.reset();
   }
 
   py::array Anchor(const Given<"name", std::string>& name) {
@@ -463,6 +488,9 @@ class BoundMethod : public MadeByInit {
   bool verify_;
   bool begun_ = false;          // for local steps
   std::uint64_t finished_ = 0;  // steps made before the last finish()
+  // Fragments, without dates.
+  std::optional<std::size_t> under_way_;
+  std::size_t next_sent_ = 0;
   ConfiguredMethod method_;     // outlives the ranks, which use its objects
   std::mutex mutex_;            // guards ranks_
   std::unique_ptr<MethodRanks> ranks_;

@@ -182,6 +182,20 @@ std::vector<std::string> LengthsInWindows(const Experiment& experiment) {
   return {warnings.begin(), warnings.end()};
 }
 
+std::vector<std::string> ResultsThatDependOnTimes(const Experiment& experiment) {
+  std::set<std::string> warnings;
+  for (const Part& part : experiment.parts) {
+    for (const Cell& cell : part.cells) {
+      if (cell.config.modelled() || !cell.config.method_options.begins_when_idle()) continue;
+      warnings.insert(
+          fmt::format("part {}: method {} with trigger = \"idle\": the steps that receive depend on "
+                      "times, so that equal seeds may give other parameters",
+                      part.id, cell.config.method));
+    }
+  }
+  return {warnings.begin(), warnings.end()};
+}
+
 std::vector<std::string> MissingData(const Experiment& experiment) {
   std::vector<const CellConfig*> cells;
   for (const Part& part : experiment.parts) {

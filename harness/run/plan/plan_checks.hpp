@@ -21,6 +21,9 @@ std::vector<std::string> MissingControls(const Experiment& experiment);
 // Warnings, a sentence for each length that is rounded up to whole windows of local steps.
 std::vector<std::string> LengthsInWindows(const Experiment& experiment);
 
+// Warnings, a sentence for each live method that exchanges when its channel is idle.
+std::vector<std::string> ResultsThatDependOnTimes(const Experiment& experiment);
+
 // Warnings, a sentence for each prepared data set or file of weights that cells train with and that
 // is not here.
 std::vector<std::string> MissingData(const Experiment& experiment);

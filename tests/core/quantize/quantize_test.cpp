@@ -312,6 +312,51 @@ TEST(Quantizers, ErrorFeedbackAppliesEverythingInTheEnd) {
   EXPECT_EQ(tried, Quantizers().size() + BlockQuantizers().size() + 2);
 }
 
+// The worst vectors of a block: one element is as large as the code allows, so that the scale is 1,
+// and the others lie where rounding at random loses most. Means of many draws are the bounds.
+TEST(Quantizers, BlocksAtRandomLoseOnAverageWhatTheirBoundSays) {
+  struct Worst {
+    const char* name;
+    std::int64_t block;
+    float largest, others;
+    double bound;  // of the worst vector; the quantizer's own may be larger by the slack
+    double slack;
+  };
+  // Integers: (sqrt(1 + (block - 1) / largest^2) - 1) / 2. fp8: 271 lies 15 / 32 of the way from
+  // 256 to 288, and loses 255 in squares.
+  const double fp8 = 255 * 255.0 / (448 * 448 + 255 * 271.0 * 271);
+  for (const Worst& worst : {Worst{"int8-blocks", 32, 127, .4997600f, .000480270301, 0},
+                             Worst{"int8-blocks", 256, 127, .4980392f, .003937007874, 0},
+                             Worst{"int4-blocks", 32, 7, .4390291f, .138876565, 0},
+                             Worst{"int4-blocks", 256, 7, .2864673f, .745399698, 0},
+                             Worst{"int4-blocks", 1024, 7, .1761387f, 1.838672221, 0},
+                             Worst{"fp8-blocks", 256, 448, 271, fp8, .2}}) {
+    SCOPED_TRACE(worst.name + std::to_string(worst.block));
+    const auto quantizer = MakeQuantizer(
+        worst.name, {{"block", worst.block}, {"rounding", std::string("stochastic")}});
+    std::vector<float> x(static_cast<std::size_t>(worst.block), worst.others);
+    for (std::size_t i = 0; i < x.size(); i += 2) x[i] = -x[i];
+    x[5] = worst.largest;
+    constexpr int kDraws = 2000;
+    double lost = 0;
+    for (std::uint64_t step = 0; step < kDraws; ++step) {
+      lost += SquaredNorm(Encode(*quantizer, x, std::vector<float>(x.size()), step).residual);
+    }
+    const double mean = lost / kDraws / SquaredNorm(x);
+    const double claimed = quantizer->ErrorBound(x.size());
+    EXPECT_NEAR(mean, worst.bound, .02 * worst.bound);
+    EXPECT_LE(mean, 1.02 * claimed);
+    EXPECT_NEAR(claimed, worst.bound, 1e-6 * worst.bound + worst.slack * claimed);
+    // Other vectors of the same largest element lose less.
+    for (float& other : x) other *= std::abs(other) == worst.largest ? 1 : .4f;
+    double less = 0;
+    for (std::uint64_t step = 0; step < kDraws; ++step) {
+      less += SquaredNorm(Encode(*quantizer, x, std::vector<float>(x.size()), step).residual);
+    }
+    EXPECT_LT(less / kDraws / SquaredNorm(x), worst.bound);
+  }
+}
+
 // Shows why ErrorBound matters: with four levels for 3000 elements the residual grows forever.
 TEST(Quantizers, ErrorFeedbackDivergesWhereTheErrorIsLargerThanTheVector) {
   constexpr std::size_t kN = 3000;

@@ -115,6 +115,23 @@ TEST(LocalSteps, ExchangesBesideStepsAreOurOwn) {
               "need not go on beside training");
 }
 
+TEST(LocalSteps, AnIdleTriggerHasALaunchOfItsOwnAndIsToldOf) {
+  const std::string idle = "method_options = { delay = 1, trigger = \"idle\" }";
+  EXPECT_TRUE(CellOf(idle).method_options.begins_when_idle());
+  EXPECT_FALSE(CellOf("").method_options.begins_when_idle());
+  EXPECT_FALSE(CellOf("", "dense").method_options.begins_when_idle());
+  EXPECT_FALSE(MayShareALaunch(CellOf("", "dense"), CellOf(idle)));
+  EXPECT_EQ(ResultsThatDependOnTimes(Read(Text(idle))),
+            std::vector<std::string>{
+                "part main: method local with trigger = \"idle\": the steps that receive depend on "
+                "times, so that equal seeds may give other parameters"});
+  EXPECT_TRUE(ResultsThatDependOnTimes(Read(Text("method_options = { delay = 1 }"))).empty());
+  EXPECT_NE(ConfigHash(CellOf(idle)), ConfigHash(CellOf("method_options = { delay = 1 }")));
+  EXPECT_SAYS(WhatIsWrong("method_options = { trigger = \"idle\" }"), "delay = 0 with trigger");
+  EXPECT_SAYS(WhatIsWrong("method_options = { trigger = \"now\", delay = 1 }"),
+              "known: steps, idle");
+}
+
 TEST(LocalSteps, PairsWithoutMeaningAreRefused) {
   const auto with = [](const std::string& options, const std::string& method = "local") {
     return WhatIsWrong("method_options = { " + options + " }", method);

@@ -283,6 +283,80 @@ class LateAverages(unittest.TestCase):
         self.assertEqual(method.options["penalty"], 2)
 
 
+class IdleTrigger(unittest.TestCase):
+    """The steps that receive depend on times. What they do is compared with the equations."""
+
+    def train(self, ranks, steps, fragments, mix):
+        a, c, start = problem(ranks)
+        method = sparfuse.Method(
+            "shadowsync",
+            ranks,
+            LAYOUT,
+            every=4,
+            delay=1,
+            mix=mix,
+            trigger="idle",
+            fragments=fragments,
+            threads=1,
+            verify=True,
+        )
+        w = [start.copy() for _ in range(ranks)]
+        parameters = [{n: p for (n, _), p in zip(LAYOUT, parts(each))} for each in w]
+        method.begin(parameters)
+        expected = [start.copy() for _ in range(ranks)]
+        names, means, sent = [name for name, _ in LAYOUT], {}, None
+
+        def receive():
+            for t in [sent[0]] if fragments == 2 else [0, 1]:
+                snapshots = [parts(each)[t] for each in sent[1]]
+                mean = sum(snapshots[1:], snapshots[0]) * F(1 / ranks)
+                means[names[t]] = mean
+                for each in expected:
+                    mine = parts(each)[t]
+                    mine[:] = mean + F(mix) * (mine - mean)
+
+        received = []
+        for step in range(1, steps + 1):
+            for rank in range(ranks):
+                w[rank] -= F(0.1) * (a[rank] * (w[rank] - c[rank]))
+                expected[rank] -= F(0.1) * (a[rank] * (expected[rank] - c[rank]))
+            done = method.local_step(parameters)
+            if done["received"]:
+                self.assertEqual(done["received"], [sent[0]])
+                received.append(step)
+                receive()
+            if done["sent"]:
+                sent = done["sent"][0], [each.copy() for each in expected]
+            for got, want in zip(w, expected):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+            self.assertEqual(bool(done["sent"]), step == 1 or bool(done["received"]))
+        method.finish(parameters)
+        receive()
+        for got, want in zip(w, expected):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        for name, mean in means.items():
+            np.testing.assert_allclose(method.anchor(name), mean, rtol=1e-5, atol=1e-5)
+        done = method.local_step(parameters)  # goes on after the end
+        self.assertEqual((len(done["sent"]), done["received"]), (1, []))
+        return received
+
+    def test_what_is_received_is_mixed_in_and_the_next_exchange_begins(self):
+        for ranks, fragments, mix in ((2, 1, 0.5), (3, 2, 0.25), (2, 2, 0.0), (1, 1, 0.5)):
+            with self.subTest(ranks=ranks, fragments=fragments, mix=mix):
+                self.assertTrue(self.train(ranks, 60, fragments, mix))
+
+    def test_what_has_no_meaning_is_refused(self):
+        def refused(text, **options):
+            with self.assertRaisesRegex(sparfuse.ConfigError, text):
+                sparfuse.Method("shadowsync", 2, LAYOUT, **options)
+
+        refused("delay = 0 with trigger = idle", trigger="idle", delay=0)
+        refused("which has no dates", trigger="idle", first="long")
+        refused("known: steps, idle", trigger="soon")
+        # Numbers of fragments that divide no window are fine without dates.
+        sparfuse.Method("shadowsync", 2, LAYOUT, trigger="idle", every=3, fragments=2)
+
+
 class StochasticRounding(unittest.TestCase):
     FORMS = {"int8-blocks": 127, "int4-blocks": 7, "fp8-blocks": 448}
 

@@ -398,7 +398,15 @@ def local_steps(
     Within the context state_dict(model) has all of this rank, also in the middle of a window: its
     parameters, those in common, the outer optimizer's state, what the method has not sent, and
     averages under way. For these it waits, and so every rank must call it after the same step.
+
+    Exchanges have set steps: there is no trigger="idle", as sparfuse.Method has it.
     """
+    if "trigger" in options:
+        raise _core.ConfigError(
+            f"local_steps: trigger = {options['trigger']!r}: averages arrive at set steps here, so that "
+            "all ranks may save their state after the same step without asking each other; expected "
+            'no trigger, or sparfuse.Method("shadowsync", ..., trigger="idle")'
+        )
     count = fragments if isinstance(fragments, int) else len(fragments)
     dates = _refusal_of_dates(every, count, delay, mix)
     if dates:
