@@ -29,7 +29,7 @@ struct LoggedTraining {
   std::vector<std::string> notes;  // about removed, skipped and joined text
 };
 
-constexpr Range kSeconds{0, 1e9}, kSteps{0, 1e15}, kAny{-1e300, 1e300}, kStepsPerEpoch{1, 1e12};
+constexpr Range kSeconds{0, 1e9}, kStepNumbers{0, 1e15}, kAny{-1e300, 1e300}, kStepsPerEpoch{1, 1e12};
 
 using Line = std::map<std::string, GivenText>;
 
@@ -330,8 +330,8 @@ class Collector {
   }
 
   void ReadStep(const GivenValues& given) {
-    const auto within = given.Number("step", kSteps);
-    const auto epoch = given.Number("epoch", kSteps);
+    const auto within = given.Number("step", kStepNumbers);
+    const auto epoch = given.Number("epoch", kStepNumbers);
     if (!epoch) {
       if (within) step_ = within;
       return;
