@@ -192,11 +192,12 @@ std::vector<OptionSpec> LocalStepsOptions() {
           "outer_clip", 0.0, 0, 1e9,
           "largest norm of the outer momentum over the tensors that are received together, "
           "which is scaled down to it; 0: any"),
-      ChoiceOption("trigger", "steps", {"steps", "idle"},
-                   "when an exchange begins: at set steps, or as soon as the one before is received; "
-                   "idle receives it at the end of the first step that all ranks begin with its "
-                   "result, `delay` steps or more after its send, so that results depend on times; "
-                   "windows of `every` steps are then for measures only")};
+      ChoiceOption(
+          "trigger", "steps", {"steps", "idle"},
+          "when an exchange begins: at set steps, or as soon as the one before is received; "
+          "idle receives it at the end of the first step that all ranks begin with its "
+          "result, `delay` steps or more after its send, so that results depend on times; "
+          "windows of `every` steps are then for measures only")};
 }
 
 std::vector<OptionSpec> SparseLocalStepsOptions() {
@@ -228,7 +229,8 @@ const StrategyDescriptor kLocalSteps = {
     .revision = 1,
     .deviations =
         "A lost rank is an error; there is no quorum. Exchanges beside training are received at a "
-        "fixed step, not on arrival; with trigger = idle at a step that the ranks agree on.",
+        "fixed step, not on arrival; with trigger = idle at a step that the ranks agree on. The "
+        "inner optimizer's state stays on its rank; sf.local_steps can reset or average it.",
     .sparsified = Sparsified::kNever,
     .options = LocalStepsOptions(),
     .make = Make,

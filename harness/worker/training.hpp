@@ -94,7 +94,7 @@ class Training {
   QuietMonitor monitor_;
   std::uint64_t next_step_ = 0;
   std::uint64_t sent_steps_ = 0;  // made when the last exchange without a date began
-  std::size_t measured_ = 0;  // steps
+  std::size_t measured_ = 0;      // steps
   std::vector<LoggedStep> log_;
   std::vector<TracedStep> traced_;                 // of this rank only, until gathered
   std::vector<EvaluatedStep> evaluations_;         // rank 0

@@ -32,9 +32,9 @@ class Blocks final : public Quantizer {
   std::size_t EncodedBytes(std::size_t n) const override { return form_.Bytes(n); }
 
   // Bounds the lost part. Integers: one element of a block is the largest, and the others are half
-  // a step, which is lost. At random, others of f steps lose f (1 - f) squares of a step on average;
-  // the ratio is largest at 1 / f = 1 + sqrt(1 + others / top^2). fp8: a sixteenth of each element,
-  // or half of the smallest step; at random these bound deviations.
+  // a step, which is lost. At random, others of f steps lose f (1 - f) squares of a step on
+  // average; the ratio is largest at 1 / f = 1 + sqrt(1 + others / top^2). fp8: a sixteenth of each
+  // element, or half of the smallest step; at random these bound deviations.
   double ErrorBound(std::size_t n) const override {
     const auto others = static_cast<double>(std::min(n, form_.block)) - 1;
     const double rounding = 1e-12;  // of the scale, and of the decoded values

@@ -20,6 +20,13 @@ constexpr std::size_t kLargestWhole = 256 << 10;
 constexpr std::size_t kStagingBytes = 64 << 10;
 // A body with this much left is read to its destination directly, not staged.
 constexpr std::size_t kDirectBytes = 4 << 10;
+// Messages up to kInPackets are given to the kernel as packets of kPacketBytes, which it does not
+// join. A link that is shaped by a token bucket cuts larger packets into frames in software, at
+// the expense of the computation. Larger messages are given whole: then calls cost more.
+constexpr std::size_t kPacketBytes = 16 << 10;
+constexpr std::size_t kInPackets = 1 << 20;
+// Of a message, or its end: half a millisecond at 1 Gbit/s.
+constexpr std::size_t kWakeBytes = 64 << 10;
 constexpr int kReadsAtOnce = 16;  // of one peer, before others get their turn
 constexpr std::chrono::microseconds kPollEvery{2};
 constexpr std::uint32_t kWakeEvent = ~0U;
@@ -190,17 +197,21 @@ void TcpSession::Write(int rank) {
     }
     const std::size_t body_size = body == nullptr ? 0 : body->size;
     const std::size_t in_body = out.written < sizeof(Frame) ? 0 : out.written - sizeof(Frame);
+    const bool in_packets = body_size <= kInPackets;
+    const std::size_t most = in_packets ? kPacketBytes : body_size;
+    const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (in_packets ? MSG_EOR : 0);
     std::array<iovec, 2> parts{};
     std::size_t count = 0;
     if (out.written < sizeof(Frame)) {
       parts[count++] = {reinterpret_cast<std::byte*>(&out.frame) + out.written,
                         sizeof(Frame) - out.written};
     }
-    if (in_body < body_size) parts[count++] = {body->data + in_body, body_size - in_body};
+    if (in_body < body_size)
+      parts[count++] = {body->data + in_body, std::min(body_size - in_body, most)};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = count;
-    const ssize_t sent = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::sendmsg(peer.socket.get(), &message, flags);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
@@ -226,6 +237,22 @@ void TcpSession::AskForRoom(int rank, bool ask) {
 }
 
 void TcpSession::Read(int rank) {
+  ReadNow(rank);
+  AwaitMore(PeerOf(rank));
+}
+
+// A slow link delivers a message in packets. A thread that wakes for each of them takes as much
+// time from the computation as the whole message lasts on the link.
+void TcpSession::AwaitMore(Peer& peer) {
+  if (peer.gone) return;
+  const int bytes = static_cast<int>(std::clamp<std::size_t>(peer.body_left, 1, kWakeBytes));
+  if (bytes == peer.wakes_at) return;
+  peer.wakes_at = bytes;
+  // The kernel reports fewer bytes if they end the connection.
+  setsockopt(peer.socket.get(), SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+}
+
+void TcpSession::ReadNow(int rank) {
   Peer& peer = PeerOf(rank);
   for (int reads = 0; reads < kReadsAtOnce && !peer.gone; ++reads) {
     std::array<iovec, 2> parts{};

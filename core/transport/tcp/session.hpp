@@ -101,6 +101,7 @@ class TcpSession {
     std::array<std::byte, sizeof(Frame)> header;
     std::size_t header_bytes = 0;
     std::size_t body_left = 0;
+    int wakes_at = 1;                   // bytes that epoll waits for: SO_RCVLOWAT
     TcpOperationPointer into;           // destination of its body,
     std::shared_ptr<Early> into_early;  // or this; both null: dropped
     std::map<Key, Queues> queues;
@@ -118,6 +119,8 @@ class TcpSession {
   void Write(int rank);
   void AskForRoom(int rank, bool ask);
   void Read(int rank);
+  void ReadNow(int rank);
+  void AwaitMore(Peer& peer);
   // Consumes all bytes.
   void Take(int rank, std::span<const std::byte> bytes);
   void BeginFrame(int rank);

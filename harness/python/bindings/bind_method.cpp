@@ -491,8 +491,8 @@ class BoundMethod : public MadeByInit {
   // Fragments, without dates.
   std::optional<std::size_t> under_way_;
   std::size_t next_sent_ = 0;
-  ConfiguredMethod method_;     // outlives the ranks, which use its objects
-  std::mutex mutex_;            // guards ranks_
+  ConfiguredMethod method_;  // outlives the ranks, which use its objects
+  std::mutex mutex_;         // guards ranks_
   std::unique_ptr<MethodRanks> ranks_;
 };
 

@@ -212,14 +212,30 @@ StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profil
   return ModelSome(trial, profiles, false, Recorded::kTimes, layout);
 }
 
+namespace {
+
+// Bytes a step are a mean over exchanges that have ended.
+void RequireReceipts(std::span<const ModelStep> steps) {
+  const auto receives = [](const ModelStep& step) { return step.records.front().exchanges > 0; };
+  if (std::ranges::any_of(steps, receives)) return;
+  SPARFUSE_THROW(kConfig, fmt::format("trigger = \"idle\": an exchange takes longer than the {} "
+                                      "modelled steps, none of which receives one; expected "
+                                      "steps for several exchanges",
+                                      steps.size()));
+}
+
+}  // namespace
+
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded) {
+  const bool idle = config.method_options.begins_when_idle();
   const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
   const int every = config.method_options.window_steps();
-  const int windows = all && varies ? std::max(1, config.steps / every) : 1;
+  const int windows = idle || (all && varies) ? std::max(1, config.steps / every) : 1;
   if (config.method_options.has_local_steps()) {
     auto steps = SimulateSteps(model, 0, (1 + windows) * every, traced_ranks, recorded);
     steps.erase(steps.begin(), steps.begin() + every);
+    if (idle) RequireReceipts(steps);
     return steps;
   }
   if (config.method_options.exchanges_beside_steps()) {  // the third step is like all others

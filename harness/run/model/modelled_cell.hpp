@@ -25,7 +25,8 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
 
 // The steps of a cell's trial that are simulated: those after the dense ones where they vary, else
 // one, which all are like. With local steps whole windows behind the first one, which is not like
-// the others. all: of what varies as many as the trial has; else one step, or window.
+// the others. all: of what varies as many as the trial has; else one step, or window. Without
+// dates (trigger = "idle") as many as the trial has; throws Error{kConfig} if none receives.
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded = Recorded::kAll);
 

@@ -187,10 +187,10 @@ std::vector<std::string> ResultsThatDependOnTimes(const Experiment& experiment) 
   for (const Part& part : experiment.parts) {
     for (const Cell& cell : part.cells) {
       if (cell.config.modelled() || !cell.config.method_options.begins_when_idle()) continue;
-      warnings.insert(
-          fmt::format("part {}: method {} with trigger = \"idle\": the steps that receive depend on "
-                      "times, so that equal seeds may give other parameters",
-                      part.id, cell.config.method));
+      warnings.insert(fmt::format(
+          "part {}: method {} with trigger = \"idle\": the steps that receive depend on "
+          "times, so that equal seeds may give other parameters",
+          part.id, cell.config.method));
     }
   }
   return {warnings.begin(), warnings.end()};

@@ -25,8 +25,7 @@ Windows Idle(Options more, int workers = 2) {
   Windows windows;
   windows.workers = workers;
   windows.tensors.assign(std::begin(kTensors), std::end(kTensors));
-  windows.strategy = {
-      {"every", Whole(4)}, {"delay", Whole(1)}, {"trigger", std::string("idle")}};
+  windows.strategy = {{"every", Whole(4)}, {"delay", Whole(1)}, {"trigger", std::string("idle")}};
   for (auto& [key, value] : more) windows.strategy[key] = std::move(value);
   windows.gradient = [](int rank, const Floats& w, int t) {
     Floats gradient(w.size());
@@ -83,8 +82,7 @@ Reference TrainAt(const std::vector<int>& received, const Windows& windows, floa
   const auto ranks = static_cast<std::size_t>(windows.workers);
   const std::vector<std::size_t> fragment_of = FragmentsOfElements(windows);
   const std::size_t fragments = *std::ranges::max_element(fragment_of) + 1;
-  Reference now{std::vector<Floats>(ranks, windows.start(0)), windows.start(0),
-                Floats(kElements)};
+  Reference now{std::vector<Floats>(ranks, windows.start(0)), windows.start(0), Floats(kElements)};
   std::vector<Floats> sent;
   std::size_t fragment = fragments - 1;
   const auto send = [&] {
@@ -261,9 +259,8 @@ TEST(ModelledIdleTrigger, SendsFragmentsInTurn) {
   windows.tensors = {100'000, 300'000};
   windows.planner = {{"fragments", Whole(2)}};
   // A step takes 13.5 ms, the exchanges 3.2 and 9.6 ms.
-  EXPECT_EQ(
-      Selected(SimulateSteps(ModelOfIdle(windows), 0, 9, 0)),
-      (std::vector<std::uint64_t>{0, 0, 100'000, 0, 300'000, 0, 100'000, 0, 300'000}));
+  EXPECT_EQ(Selected(SimulateSteps(ModelOfIdle(windows), 0, 9, 0)),
+            (std::vector<std::uint64_t>{0, 0, 100'000, 0, 300'000, 0, 100'000, 0, 300'000}));
 }
 
 TEST(ModelledIdleTrigger, CountsAnExchangeAsALiveRunDoes) {

@@ -319,17 +319,14 @@ TEST(Quantizers, BlocksAtRandomLoseOnAverageWhatTheirBoundSays) {
     const char* name;
     std::int64_t block;
     float largest, others;
-    double bound;  // of the worst vector; the quantizer's own may be larger by the slack
-    double slack;
+    double bound, slack;  // of the worst vector; the quantizer's own may be larger by the slack
   };
   // Integers: (sqrt(1 + (block - 1) / largest^2) - 1) / 2. fp8: 271 lies 15 / 32 of the way from
   // 256 to 288, and loses 255 in squares.
   const double fp8 = 255 * 255.0 / (448 * 448 + 255 * 271.0 * 271);
   for (const Worst& worst : {Worst{"int8-blocks", 32, 127, .4997600f, .000480270301, 0},
                              Worst{"int8-blocks", 256, 127, .4980392f, .003937007874, 0},
-                             Worst{"int4-blocks", 32, 7, .4390291f, .138876565, 0},
                              Worst{"int4-blocks", 256, 7, .2864673f, .745399698, 0},
-                             Worst{"int4-blocks", 1024, 7, .1761387f, 1.838672221, 0},
                              Worst{"fp8-blocks", 256, 448, 271, fp8, .2}}) {
     SCOPED_TRACE(worst.name + std::to_string(worst.block));
     const auto quantizer = MakeQuantizer(
@@ -337,23 +334,20 @@ TEST(Quantizers, BlocksAtRandomLoseOnAverageWhatTheirBoundSays) {
     std::vector<float> x(static_cast<std::size_t>(worst.block), worst.others);
     for (std::size_t i = 0; i < x.size(); i += 2) x[i] = -x[i];
     x[5] = worst.largest;
-    constexpr int kDraws = 2000;
-    double lost = 0;
-    for (std::uint64_t step = 0; step < kDraws; ++step) {
-      lost += SquaredNorm(Encode(*quantizer, x, std::vector<float>(x.size()), step).residual);
-    }
-    const double mean = lost / kDraws / SquaredNorm(x);
+    const auto lost = [&](const std::vector<float>& of) {
+      double sum = 0;
+      constexpr int kDraws = 2000;
+      for (std::uint64_t step = 0; step < kDraws; ++step)
+        sum += SquaredNorm(Encode(*quantizer, of, std::vector<float>(of.size()), step).residual);
+      return sum / kDraws / SquaredNorm(of);
+    };
     const double claimed = quantizer->ErrorBound(x.size());
-    EXPECT_NEAR(mean, worst.bound, .02 * worst.bound);
-    EXPECT_LE(mean, 1.02 * claimed);
+    EXPECT_NEAR(lost(x), worst.bound, .02 * worst.bound);
+    EXPECT_LE(worst.bound, claimed * (1 + 1e-6));
     EXPECT_NEAR(claimed, worst.bound, 1e-6 * worst.bound + worst.slack * claimed);
     // Other vectors of the same largest element lose less.
-    for (float& other : x) other *= std::abs(other) == worst.largest ? 1 : .4f;
-    double less = 0;
-    for (std::uint64_t step = 0; step < kDraws; ++step) {
-      less += SquaredNorm(Encode(*quantizer, x, std::vector<float>(x.size()), step).residual);
-    }
-    EXPECT_LT(less / kDraws / SquaredNorm(x), worst.bound);
+    for (float& other : x) other *= other == worst.largest ? 1 : .4f;
+    EXPECT_LT(lost(x), worst.bound);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/methods/configured_method.hpp"
 #include "tests/support/methods/counted_steps.hpp"
@@ -256,6 +257,45 @@ TEST(OptionsOfWindows, AreModelledWithTheBytesThatTheySend) {
     EXPECT_GT(modelled.back().records[0].outer_seconds,
               modelled_plain.back().records[0].outer_seconds);
   }
+}
+
+TEST(IdleTriggerOfMethods, LeavesAnchorsEqualAndLosesNothing) {
+  for (const char* name : {"local-sgd", "diloco", "streaming-diloco", "shadowsync", "sparseloco"}) {
+    for (const Topology& where : {Topology{2, 1}, Topology{4, 2}}) {
+      SCOPED_TRACE(name + std::to_string(where.ranks));
+      const CellConfig config = ConfigOfWindows(Named(name), {{"trigger", "idle"}, {"delay", 1}});
+      const auto ranks = Train(WindowsOf(config, where, 40));
+      std::uint64_t received = 0;
+      for (const StepRecord& record : ranks[0].records) received += record.exchanges;
+      EXPECT_GT(received + ranks[0].finish.exchanges, 0u);
+      for (const WindowHistory& rank : ranks) {
+        EXPECT_EQ(rank.anchors, ranks[0].anchors);
+        EXPECT_EQ(rank.outer, ranks[0].outer);
+        EXPECT_EQ(rank.finished_anchor, ranks[0].finished_anchor);
+        EXPECT_NE(rank.finished_anchor, Parameters());
+        EXPECT_EQ(rank.mass_violations, 0u);
+      }
+    }
+  }
+}
+
+TEST(IdleTriggerOfMethods, IsModelledOverAllStepsOfWhichSomeReceive) {
+  CellConfig config = ConfigOfWindows(Named("shadowsync"), {{"trigger", "idle"}});
+  config.steps = 3 * kEvery;
+  ModelConfig model = ModelOf(config, {2, 1});
+  model.backward = testing::EvenBackward(model.layout.tensors());
+  model.cost = DeclaredCost(1, 1e-4);
+  for (const bool all : {false, true}) {
+    const auto steps = SimulateCell(config, model, all, 0);
+    ASSERT_EQ(steps.size(), 3u * kEvery);
+    std::uint64_t exchanges = 0;
+    for (const ModelStep& step : steps) exchanges += step.records[0].exchanges;
+    // An exchange is over within a step, and received a step later.
+    EXPECT_EQ(exchanges, 3u * kEvery / 2);
+  }
+  model.cost = DeclaredCost(1e-6, 1e-4);
+  testing::ExpectError(FailureKind::kConfig, {"trigger = \"idle\"", "longer than the 24 modelled"},
+                       [&] { SimulateCell(config, model, true, 0); });
 }
 
 TEST(ChunksOfSelections, AreRefusedWhereTheyHaveNoMeaning) {
