@@ -735,6 +735,7 @@ def local_steps():
         (dict(every=9, fragments=9), "no more fragments than parameters"),
         (dict(every=2, fragments=[["0.weight"], ["nothing"]]), "has 'nothing', no trained"),
         (dict(every=2, fragments=[["0.weight"], ["0.bias"]]), "fragments lacks"),
+        (dict(every=2, trigger="idle"), "averages arrive at set steps here"),
     ):
         raises(
             sparfuse.ConfigError,
