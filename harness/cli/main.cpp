@@ -117,7 +117,8 @@ int Main(int argc, char** argv) {
                  Suggestion(word, verbs));
       return kUsage;
     }
-    if (error.get_exit_code() != 0) fmt::print(stderr, "error: {}: ", word.empty() ? "sparfuse" : word);
+    if (error.get_exit_code() != 0)
+      fmt::print(stderr, "error: {}: ", word.empty() ? "sparfuse" : word);
     return line.app.exit(error) == 0 ? kDone : kUsage;
   }
   if (line.app.count("--root") > 0)  // data sets and weights lie there, too

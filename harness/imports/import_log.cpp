@@ -29,7 +29,8 @@ struct LoggedTraining {
   std::vector<std::string> notes;  // about removed, skipped and joined text
 };
 
-constexpr Range kSeconds{0, 1e9}, kStepNumbers{0, 1e15}, kAny{-1e300, 1e300}, kStepsPerEpoch{1, 1e12};
+constexpr Range kSeconds{0, 1e9}, kStepNumbers{0, 1e15}, kAny{-1e300, 1e300},
+    kStepsPerEpoch{1, 1e12};
 
 using Line = std::map<std::string, GivenText>;
 

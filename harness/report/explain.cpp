@@ -246,10 +246,9 @@ void NeedOneCellEach(const ExplainRequest& request, const Side& of, const Side& 
   std::string message;
   for (const Side* side : {&of, &over}) {
     if (side->candidates.size() == 1) continue;
-    message +=
-        fmt::format("{}{} {} {} cells; keys that tell them apart:", message.empty() ? "" : "\n",
-                    side->option, side->given.empty() ? "is missing, and there are" : "leaves",
-                    side->candidates.size());
+    message += fmt::format(
+        "{}{} {} {} cells; keys that tell them apart:", message.empty() ? "" : "\n", side->option,
+        side->given.empty() ? "is missing, and there are" : "leaves", side->candidates.size());
     for (const auto& key : TellingKeys(side->candidates)) {
       message += fmt::format("\n  {}: {}", key, fmt::join(ValuesOf(side->candidates, key), ", "));
     }

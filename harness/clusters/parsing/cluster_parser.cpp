@@ -339,11 +339,11 @@ class ClusterParser {
     file_.Keys("/nccl", "[nccl]",
                {"within", "cards", "processor", "channels", "ll128", "simple_tree"});
     static constexpr const char* kWithin[] = {"nvlink", "pcie"};
-    static constexpr const char* kCards[] = {"volta", "ampere", "hopper"};
+    static constexpr const char* kGenerations[] = {"volta", "ampere", "hopper"};
     static constexpr const char* kProcessors[] = {"intel", "amd"};
     NcclMachine& machine = cluster_.nccl;
     machine.within = static_cast<NcclHop>(file_.OneOf("/nccl", "within", kWithin, "nvlink"));
-    machine.cards = static_cast<NcclCards>(file_.OneOf("/nccl", "cards", kCards, "volta"));
+    machine.cards = static_cast<NcclCards>(file_.OneOf("/nccl", "cards", kGenerations, "volta"));
     machine.processor =
         static_cast<NcclProcessor>(file_.OneOf("/nccl", "processor", kProcessors, "intel"));
     machine.channels = file_.Count("/nccl", "channels", {1, 64});

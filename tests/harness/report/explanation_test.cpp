@@ -156,8 +156,9 @@ TEST_F(Explained, TheTextConcludesAndHasTheNumbers) {
   Explanation found = Found();
   found.of.hardware = found.over.hardware = "Intel, 2 cores";
   found.of.mode = found.over.mode = "emulated";
-  EXPECT_EQ(WordsOf(found, {"(of inputs)"}),
-            R"(safusion is 29.6 % faster than wfbp: exposed communication -10.5 ms, the step -10.5 ms.
+  EXPECT_EQ(
+      WordsOf(found, {"(of inputs)"}),
+      R"(safusion is 29.6 % faster than wfbp: exposed communication -10.5 ms, the step -10.5 ms.
 
 | ms a step             | safusion |  wfbp | difference | share | 95 % interval of it |
 |-----------------------|---------:|------:|-----------:|------:|--------------------:|
