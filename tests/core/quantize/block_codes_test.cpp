@@ -69,8 +69,8 @@ TEST(BlockCodes, AreDrawnByElement) {
     const double floor = std::floor(x[i]);
     const int expected = static_cast<int>(floor) + (draw < x[i] - floor ? 1 : 0);
     EXPECT_EQ(static_cast<int>(static_cast<std::int8_t>(bytes[4 + i])), expected) << i;
-    above |= expected > x[i];
-    below |= expected < x[i];
+    above |= static_cast<float>(expected) > x[i];
+    below |= static_cast<float>(expected) < x[i];
   }
   EXPECT_TRUE(above && below);
   // 16.25 lies an eighth of the way from 16 to 18.

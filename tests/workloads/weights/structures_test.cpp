@@ -102,8 +102,8 @@ TEST_P(Structures, AFileThatDiffersByOneTensorIsTold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, Structures, ::testing::ValuesIn(Published()),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& each) {
+                           std::string name = each.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
