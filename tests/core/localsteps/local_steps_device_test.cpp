@@ -151,7 +151,8 @@ Windows Selecting(int delay, int fragments, Device device, const Options& sendin
     for (const std::size_t n : sizes) {
       shapes.push_back({"t" + std::to_string(shapes.size()), {static_cast<std::int64_t>(n)}, n});
     }
-    GradientLayout layout = MakeLayout(shapes, {.dense = {"t5"}, .without_feedback = {}}, "the test");
+    GradientLayout layout =
+        MakeLayout(shapes, {.dense = {"t5"}, .without_feedback = {}}, "the test");
     Plan plan = MakePlan(made, layout, {2, 1}, nullptr, nullptr);
     return MakeLiveConfig(made, std::move(layout), std::move(plan), {2, 1}, 7);
   };

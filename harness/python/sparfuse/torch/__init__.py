@@ -77,8 +77,9 @@ def distribute(
                NumericError on all ranks, "propagate" makes all averages NaN
     deadline_seconds  the longest time that a rank waits for another one
     threads    the number of threads of the method; by default torch.get_num_threads()
-    undo       keeps a copy of the residuals, to restore them after a step that does not count: one
-               with a NaN, or whose backward() raised. Costs a copy of the gradient's size a step.
+    undo       keeps the residuals of the step before, to restore them after a step that does not
+               count: one with a NaN, or whose backward() raised. Costs memory of the gradient's size,
+               and time only for sparsifiers that change the residual in place.
 
     All ranks call it with the same arguments, after init_process_group. Parameters and buffers take
     the values of rank 0; later, buffers are each rank's own. Returns the same model, with a new
