@@ -94,8 +94,10 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
 
 std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const CellConfig& config) {
   std::map<std::string, std::int64_t> revisions;
+  // With accumulation the model counted the computation of one micro-step before.
   revisions[config.modelled() ? "engine:model" : "engine:live"] =
-      config.modelled() ? kModelEngineRevision : kLiveEngineRevision;
+      config.modelled() ? kModelEngineRevision + (config.accumulation > 1 ? 1 : 0)
+                        : kLiveEngineRevision;
   // An outside part's name contains the hash of its file.
   const auto add = [&](const auto& entries, const std::string& what, const std::string& name) {
     revisions[what + ":" + name] =

@@ -319,7 +319,7 @@ class BundleTest(unittest.TestCase):
         said = self.call("verify", packed, code=1)
         self.assertIn(f"it is compressed by gzip: expected a bundle, which `gunzip --keep {packed}` makes of it", said)
         self.assertEqual(len(self.trial_files("b")), 1)
-        self.assertIn("expected one of t", self.call("export", "nothing", "--show", results="a", code=2))
+        self.assertIn("known: t", self.call("export", "nothing", "--show", results="a", code=2))
         self.assertIn(".sparfuse", self.call("export", "t", "--out", "x.tar", results="a", code=2))
 
     def test_a_kill_leaves_whole_files_or_none(self):

@@ -40,7 +40,8 @@ struct ModelConfig {
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::shared_ptr<const Quantizer> dense_quantizer;
   CostModel cost;
-  BackwardProfile backward;
+  BackwardProfile backward;  // of one micro-step
+  int micro_steps = 1;       // passes of a step; the gradients of the last one are announced
   // Ranks of one machine share its cores. Each working lane uses one core, and so does each rank's
   // communication thread while it adds. cores_per_machine <= 0: every lane has a core of its own.
   int cores_per_machine = 0;

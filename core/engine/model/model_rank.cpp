@@ -107,6 +107,7 @@ void ModelRank::BeginStep() {
   phase_ = Phase::kBegin;
   complete_ = false;
   next_tensor_ = 0;
+  micro_step_ = 0;
   record_ = {};
   step_began_ = Now();
   strategy_->StepBegin(*this);
@@ -433,7 +434,18 @@ void ModelRank::RunProgram() {
       return AwaitBuffers();
     case Phase::kForward:
       return Compute(profile.forward_seconds, SpanKind::kForward, &record_.forward_seconds, "",
-                     [this] { phase_ = Phase::kBackward; });
+                     [this, last = cluster_.config().micro_steps - 1] {
+                       phase_ = micro_step_++ < last ? Phase::kEarlierBackward : Phase::kBackward;
+                     });
+    case Phase::kEarlierBackward: {
+      const std::vector<double>& each = profile.backward_seconds;
+      return Compute(std::accumulate(each.begin(), each.end(), profile.tail_seconds),
+                     SpanKind::kBackward, &record_.backward_seconds, "micro-step",
+                     [this] { phase_ = Phase::kNextBatch; });
+    }
+    case Phase::kNextBatch:
+      return Compute(profile.begin_seconds, SpanKind::kForward, nullptr, "",
+                     [this] { phase_ = Phase::kForward; });
     case Phase::kBackward: {
       if (cluster_.config().local_steps) return ComputeBackwardAtOnce();
       const std::size_t tensor = next_tensor_++;

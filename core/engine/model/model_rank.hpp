@@ -70,6 +70,8 @@ class ModelRank final : public StepScheduler {
     kBegin,
     kBuffers,
     kForward,
+    kEarlierBackward,  // of a micro-step before the last
+    kNextBatch,
     kBackward,
     kTail,
     kFinishing,
@@ -155,6 +157,7 @@ class ModelRank final : public StepScheduler {
   bool in_program_ = false;  // inside a reaction: lanes are woken when it returns
   bool complete_ = false;
   std::size_t next_tensor_ = 0;
+  int micro_step_ = 0;
   double idle_since_ = 0;
   std::array<LaneState, kLanes> lanes_;
   Piece piece_;

@@ -153,6 +153,7 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
   if (natural && config.sparsifier == kNonzeros) {
     model.overlap.together = std::max(model.overlap.together, natural->row);
   }
+  model.micro_steps = config.accumulation;
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;
   return model;

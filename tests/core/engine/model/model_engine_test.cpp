@@ -214,6 +214,19 @@ TEST(ModelEngine, AddsUpOneTensorByHand) {
   EXPECT_NEAR(last, record.step_seconds, 1e-9);
 }
 
+// Batch, forward and backward of three micro-steps; one exchange behind the last.
+TEST(ModelEngine, ComputesEveryMicroStep) {
+  ModelConfig config = OneTensor(2);
+  config.micro_steps = 3;
+  const ModelStep step = SimulateStep(config, 0, 1);
+  const StepRecord& record = step.records.front();
+  EXPECT_NEAR(record.forward_seconds, 3 * 0.010, 1e-9);
+  EXPECT_NEAR(record.backward_seconds, 3 * 0.020, 1e-9);
+  EXPECT_NEAR(record.exposed_communication_seconds, 0.006, 1e-9);
+  EXPECT_NEAR(record.step_seconds, 3 * (0.001 + 0.010 + 0.020) + 0.006 + 0.005, 1e-9);
+  EXPECT_EQ(record.sent_bytes, 4000u);
+}
+
 // On the host lane, encoding a whole tensor takes the host's time, if that is known.
 TEST(ModelEngine, EncodesOnTheHostAsTheHostDoes) {
   const auto step = [](bool offloaded, bool known) {
