@@ -216,9 +216,10 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
   const Trial& trial = bundled.trial;
   if (!HasNumbers(trial) || trial.schema < kTrialSchema || !IsLive(trial)) return "";
   const auto steps = bundled.files.find("steps.npy");
-  const bool has_steps = steps != bundled.files.end();
-  if (has_steps) {
-    std::string copied = steps_.WhatIsCopied(steps->second, trial.seed);
+  std::optional<TrialSteps> own;
+  if (steps != bundled.files.end()) own = ReadTrialSteps(steps->second);
+  if (own) {
+    std::string copied = steps_.WhatIsCopied(*own, trial.seed);
     if (!copied.empty()) return copied;
   }
   if (trial.launch) {
@@ -235,8 +236,9 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
       return fmt::format("launch.trials: {}, and the bundle has more of {}", launch.launch.trials,
                          trial.launch->id);
   }
-  if (has_steps)
-    steps_.Take(trial.trial_id, steps->second, [seed = trial.seed] { return std::optional(seed); });
+  if (own)
+    steps_.Take(trial.trial_id, *std::move(own),
+                [seed = trial.seed] { return std::optional(seed); });
   return "";
 }
 

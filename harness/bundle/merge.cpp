@@ -191,7 +191,8 @@ class Merger {
     if (steps == files.end()) return "";
     const Trial trial = TrialOf(json::parse(files.at("trial.json")), id + "/trial.json");
     if (!HasNumbers(trial) || !IsLive(trial)) return "";
-    return StepsHere(steps->second.size()).WhatIsCopied(steps->second, trial.seed);
+    const std::optional<TrialSteps> own = ReadTrialSteps(steps->second);
+    return own ? StepsHere(steps->second.size()).WhatIsCopied(*own, trial.seed) : "";
   }
 
   // Steps of the store's trials that have so many bytes, as they were before this merge: Verify has
@@ -203,8 +204,8 @@ class Merger {
       if (size != bytes) continue;
       const fs::path directory = store_.Directory(place);
       try {
-        found->second.Take(place, ReadFile(directory / "steps.npy"),
-                           [directory] { return SeedIn(directory); });
+        if (auto steps = ReadTrialSteps(ReadFile(directory / "steps.npy")))
+          found->second.Take(place, *std::move(steps), [directory] { return SeedIn(directory); });
       } catch (const Error&) {  // unreadable steps are no trial's
       }
     }

@@ -379,14 +379,19 @@ def a_trial_that_ran_has_draws(trial):
 
 # Kind and mode.
 
+def name_engine(trial, one, other):
+    """Says of the trial's code that it was the other engine's."""
+    for key in ("revisions", "sources"):
+        of = trial.trial[key]
+        if f"engine:{one}" in of:
+            of[f"engine:{other}"] = of.pop(f"engine:{one}")
+
+
 @forge("mode")
 def a_measured_trial_is_called_modelled(trial):
     need(trial.is_live)
     trial.cell.update(mode="modelled", cluster="hkbu-10gbe", link=None)
-    for key in ("revisions", "sources"):
-        of = trial.trial[key]
-        if "engine:live" in of:
-            of["engine:model"] = of.pop("engine:live")
+    name_engine(trial, "live", "model")
 
 
 @forge("mode")
@@ -404,10 +409,7 @@ def a_measured_trial_is_made_to_look_modelled(trial):
 def a_modelled_trial_is_called_measured(trial):
     need(trial.cell["mode"] == "modelled")
     trial.cell.update(mode="measured", cluster=None)
-    for key in ("revisions", "sources"):
-        of = trial.trial[key]
-        if "engine:model" in of:
-            of["engine:live"] = of.pop("engine:model")
+    name_engine(trial, "model", "live")
 
 
 @forge("mode")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "harness/files/canonical.hpp"
 #include "harness/store/evidence/open_series.hpp"
@@ -27,12 +28,12 @@ bool Differ(const std::vector<double>& losses) {
 
 }  // namespace
 
-std::optional<KnownSteps::Steps> KnownSteps::Read(std::string_view bytes) {
+std::optional<TrialSteps> ReadTrialSteps(std::string_view bytes) {
   OpenSeries open;
   open.bytes = bytes;
   if (!WhatIsWrongWithSeries("steps.npy", bytes, &open.header).empty() || open.header.rows == 0)
     return std::nullopt;
-  Steps steps;
+  TrialSteps steps;
   steps.sha256 = Sha256Hex(bytes);
   for (std::uint64_t row = 0; row < open.header.rows; ++row) {
     steps.seconds.push_back(open.Number("step_seconds", row).value_or(0));
@@ -41,28 +42,22 @@ std::optional<KnownSteps::Steps> KnownSteps::Read(std::string_view bytes) {
   return steps;
 }
 
-void KnownSteps::Take(const std::string& id, std::string_view bytes,
-                      const std::function<std::optional<std::int64_t>()>& seed) {
-  std::optional<Steps> steps = Read(bytes);
-  if (!steps) return;
-  steps->id = id;
-  steps->seed = seed;
-  const std::size_t rows = steps->seconds.size();
-  by_rows_.emplace(rows, *std::move(steps));
+void KnownSteps::Take(std::string id, TrialSteps steps,
+                      std::function<std::optional<std::int64_t>()> seed) {
+  const std::size_t rows = steps.seconds.size();
+  by_rows_.emplace(rows, Known{std::move(id), std::move(steps), std::move(seed)});
 }
 
-std::string KnownSteps::WhatIsCopied(std::string_view bytes, std::int64_t seed) const {
-  const std::optional<Steps> steps = Read(bytes);
-  if (!steps) return "";
-  const std::size_t rows = steps->seconds.size();
+std::string KnownSteps::WhatIsCopied(const TrialSteps& steps, std::int64_t seed) const {
+  const std::size_t rows = steps.seconds.size();
   const auto [begin, end] = by_rows_.equal_range(rows);
   for (auto other = begin; other != end; ++other) {
-    const Steps& known = other->second;
-    if (known.sha256 == steps->sha256)
+    const Known& known = other->second;
+    if (known.steps.sha256 == steps.sha256)
       return fmt::format("steps.npy: it equals the steps.npy of {} to the last bit", known.id);
-    if (rows >= kFewestRows && std::ranges::equal(known.seconds, steps->seconds, AreOneTime))
+    if (rows >= kFewestRows && std::ranges::equal(known.steps.seconds, steps.seconds, AreOneTime))
       return fmt::format("steps.npy: all of its times are those of {} to a millionth", known.id);
-    if (known.losses != steps->losses || !Differ(steps->losses)) continue;
+    if (known.steps.losses != steps.losses || !Differ(steps.losses)) continue;
     const std::optional<std::int64_t> of_other = known.seed();
     if (of_other && *of_other != seed)
       return fmt::format("steps.npy: all of its losses are those of {}, whose seed is {}", known.id,

@@ -11,28 +11,33 @@
 
 namespace sparfuse::harness {
 
+// Of a steps.npy: [rows].
+struct TrialSteps {
+  std::string sha256;
+  std::vector<double> seconds, losses;
+};
+
+// Nothing if the bytes are no steps.npy, or have no row.
+std::optional<TrialSteps> ReadTrialSteps(std::string_view bytes);
+
 // The steps of trials that ran. No two trials have the same times, and none with another seed the
 // same losses.
 class KnownSteps {
  public:
   // seed: of the trial, called at most once, where losses are equal.
-  void Take(const std::string& id, std::string_view steps,
-            const std::function<std::optional<std::int64_t>()>& seed);
+  void Take(std::string id, TrialSteps steps, std::function<std::optional<std::int64_t>()> seed);
 
   // "" or which trial's steps these are, a sentence: the same to the last bit; all times of at
   // least eight rows within a millionth; or the same losses, of which two differ, of another seed.
-  // Bytes that are no steps.npy are no copy.
-  std::string WhatIsCopied(std::string_view steps, std::int64_t seed) const;
+  std::string WhatIsCopied(const TrialSteps& steps, std::int64_t seed) const;
 
  private:
-  struct Steps {
-    std::string id, sha256;
-    std::vector<double> seconds, losses;
+  struct Known {
+    std::string id;
+    TrialSteps steps;
     std::function<std::optional<std::int64_t>()> seed;
   };
-  static std::optional<Steps> Read(std::string_view steps);
-
-  std::multimap<std::size_t, Steps> by_rows_;
+  std::multimap<std::size_t, Known> by_rows_;
 };
 
 }  // namespace sparfuse::harness

@@ -27,21 +27,9 @@ Windows Idle(Options more, int workers = 2) {
   windows.tensors.assign(std::begin(kTensors), std::end(kTensors));
   windows.strategy = {{"every", Whole(4)}, {"delay", Whole(1)}, {"trigger", std::string("idle")}};
   for (auto& [key, value] : more) windows.strategy[key] = std::move(value);
-  windows.gradient = [](int rank, const Floats& w, int t) {
-    Floats gradient(w.size());
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      gradient[i] = static_cast<float>((static_cast<int>(i) * 7 + rank * 13 + t * 5) % 17 - 8);
-    }
-    return gradient;
-  };
+  windows.gradient = WholeGradient;
   windows.inner = [] { return Sgd(.125f); };
-  windows.start = [](int) {
-    Floats w(kElements);
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      w[i] = static_cast<float>(static_cast<int>(i) % 31 - 15) / 16;
-    }
-    return w;
-  };
+  windows.start = [](int) { return Sixteenths(kElements); };
   windows.steps = 24;
   // Most exchanges are over in this time, so that some are received.
   windows.before = [](LiveEngine&, int) {

@@ -63,14 +63,7 @@ Windows WindowsOf(const Case& which, int workers, Device device) {
   windows.device = device;
   windows.steps = 13;
   windows.inner = [] { return Sgd(.1f, .9f); };
-  windows.gradient = [](int rank, const Floats& w, int t) {
-    Floats gradient(w.size());
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      const auto drawn = (i * 2654435761u + static_cast<unsigned>(97 * rank + 31 * t)) % 1024;
-      gradient[i] = w[i] / 8 + static_cast<float>(drawn) / 512 - 1;
-    }
-    return gradient;
-  };
+  windows.gradient = NoisyGradient;
   windows.start = [](int) {
     Floats w(9789);
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 37) / 19 - 1;

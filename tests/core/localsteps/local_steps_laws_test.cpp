@@ -26,21 +26,9 @@ Windows Dyadic(Options strategy, int workers = 2) {
   windows.workers = workers;
   windows.tensors = {5, 1, 40, 3, 17, 8, 1, 2};
   windows.strategy = std::move(strategy);
-  windows.gradient = [](int rank, const Floats& w, int t) {
-    Floats gradient(w.size());
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      gradient[i] = static_cast<float>((static_cast<int>(i) * 7 + rank * 13 + t * 5) % 17 - 8);
-    }
-    return gradient;
-  };
+  windows.gradient = WholeGradient;
   windows.inner = [] { return Sgd(.125f); };
-  windows.start = [](int) {
-    Floats w(77);
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      w[i] = static_cast<float>(static_cast<int>(i) % 31 - 15) / 16;
-    }
-    return w;
-  };
+  windows.start = [](int) { return Sixteenths(77); };
   windows.steps = 6;
   return windows;
 }

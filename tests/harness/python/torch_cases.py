@@ -99,6 +99,15 @@ def batches(name, rank, steps):
     return [MODELS[name][1](generator) for _ in range(steps)]
 
 
+def train(model, given):
+    """A step of SGD, which keeps no state, for each batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in given:
+        optimizer.zero_grad()
+        loss_of(model, batch).backward()
+        optimizer.step()
+
+
 def gathered(value):
     everybody = [None] * dist.get_world_size()
     dist.all_gather_object(everybody, value)
@@ -521,26 +530,19 @@ def copies_and_pickles():
 
 @case
 def state_resumes_bit_for_bit():
-    def run(model, optimizer, given):
-        for batch in given:
-            optimizer.zero_grad()
-            loss_of(model, batch).backward()
-            optimizer.step()
-
     all_batches = batches("mlp", dist.get_rank(), 6)
     options = dict(sparsifier="dgc", feedback="momentum", clip=2.0)
     whole = made(**options)
-    optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
-    run(whole, optimizer, all_batches[:3])
+    train(whole, all_batches[:3])
     file = io.BytesIO()
     torch.save({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)}, file)
-    run(whole, optimizer, all_batches[3:])
+    train(whole, all_batches[3:])
     file.seek(0)
     saved = torch.load(file, weights_only=True)
     other = made(**options)
     other.load_state_dict(saved["model"])
     sf.load_state_dict(other, saved["sparfuse"])
-    run(other, torch.optim.SGD(other.parameters(), lr=0.1), all_batches[3:])
+    train(other, all_batches[3:])
     for a, b in zip(whole.parameters(), other.parameters()):
         assert torch.equal(a, b)
     # From twice as many ranks: the mean that is still to be applied stays.
@@ -562,13 +564,6 @@ def state_resumes_bit_for_bit():
 def every_method_resumes_bit_for_bit():
     """Also what sparsifiers and collectives remember: phases, thresholds, factors, regions."""
 
-    def run(model, given):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for batch in given:
-            optimizer.zero_grad()
-            loss_of(model, batch).backward()
-            optimizer.step()
-
     all_batches = batches("mlp", dist.get_rank(), 8)
     sparsifiers = ("dgc", "gaussiank", "mstopk", "redsync", "sidco")
     chosen = [dict(method=name) for name in live_methods()]
@@ -576,18 +571,18 @@ def every_method_resumes_bit_for_bit():
     remember = set()
     for options in chosen:
         whole = made(density=0.1, **options)
-        run(whole, all_batches[:3])
+        train(whole, all_batches[:3])
         saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
         if saved["sparfuse"]["remembered"]:
             remember.add(options["method"])
-        run(whole, all_batches[3:])
+        train(whole, all_batches[3:])
         other = made(density=0.1, **options)
         other.load_state_dict(saved["model"])
         sf.load_state_dict(other, saved["sparfuse"])
         again = sf.state_dict(other)
         for place, numbers in saved["sparfuse"]["remembered"].items():
             assert torch.equal(again["remembered"][place], numbers), (options, place)
-        run(other, all_batches[3:])
+        train(other, all_batches[3:])
         for (name, a), b in zip(whole.named_parameters(), other.parameters()):
             assert torch.equal(a, b), (options, name)
         sf.detach(whole), sf.detach(other)
@@ -601,21 +596,14 @@ def every_method_resumes_bit_for_bit():
 
 @case
 def averages_of_arc_topk_resume_bit_for_bit():
-    def run(model, given):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for batch in given:
-            optimizer.zero_grad()
-            loss_of(model, batch).backward()
-            optimizer.step()
-
     all_batches = batches("mlp", dist.get_rank(), 5)
     options = dict(method="arc-topk", memory="ef21m", density=0.2)
     whole = made(**options)
     assert sf.state_dict(whole)["averages"] == {}
-    run(whole, all_batches[:3])
+    train(whole, all_batches[:3])
     saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
     assert set(saved["sparfuse"]["averages"]) == {"average", "sent", "sum"}
-    run(whole, all_batches[3:])
+    train(whole, all_batches[3:])
     for lacks in (False, True):
         other = made(**options)
         other.load_state_dict(saved["model"])
@@ -626,7 +614,7 @@ def averages_of_arc_topk_resume_bit_for_bit():
             for name, tensor in tensors.items():
                 assert torch.equal(tensor, saved["sparfuse"]["averages"][store][name]), name
         assert (sf.state_dict(other)["averages"] == {}) == lacks
-        run(other, all_batches[3:])
+        train(other, all_batches[3:])
         same = all(torch.equal(a, b) for a, b in zip(whole.parameters(), other.parameters()))
         assert same != lacks
         sf.detach(other)

@@ -20,6 +20,7 @@ namespace {
 using nlohmann::json;
 using testing::Floats;
 using testing::kTensorSizes;
+using testing::NoisyGradient;
 using testing::WindowHistory;
 using testing::Windows;
 
@@ -54,14 +55,7 @@ Windows WindowsOf(const CellConfig& config, const Topology& where, int steps) {
   windows.steps = steps;
   windows.verify = true;
   windows.start = [](int) { return Parameters(); };
-  windows.gradient = [](int rank, const Floats& w, int t) {
-    Floats gradient(w.size());
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      const auto drawn = (i * 2654435761u + static_cast<unsigned>(97 * rank + 31 * t)) % 1024;
-      gradient[i] = w[i] / 8 + static_cast<float>(drawn) / 512 - 1;
-    }
-    return gradient;
-  };
+  windows.gradient = NoisyGradient;
   windows.configure = [config, where] {
     const Composition composition = Compose(config);
     GradientLayout layout = MakeLayout(Tensors(), config);

@@ -51,6 +51,33 @@ inline Inner AdamW(double rate, double beta1, double beta2, double epsilon, doub
   };
 }
 
+// Small integers. float32 holds the parameters exactly for a few steps of rate 1/8 from Sixteenths.
+inline Floats WholeGradient(int rank, const Floats& w, int t) {
+  Floats gradient(w.size());
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    gradient[i] = static_cast<float>((static_cast<int>(i) * 7 + rank * 13 + t * 5) % 17 - 8);
+  }
+  return gradient;
+}
+
+inline Floats Sixteenths(std::size_t elements) {
+  Floats w(elements);
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    w[i] = static_cast<float>(static_cast<int>(i) % 31 - 15) / 16;
+  }
+  return w;
+}
+
+// Falls with w, with noise that differs by element, rank and step.
+inline Floats NoisyGradient(int rank, const Floats& w, int t) {
+  Floats gradient(w.size());
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const auto drawn = (i * 2654435761u + static_cast<unsigned>(97 * rank + 31 * t)) % 1024;
+    gradient[i] = w[i] / 8 + static_cast<float>(drawn) / 512 - 1;
+  }
+  return gradient;
+}
+
 struct Windows {
   int workers = 2;
   std::vector<std::size_t> tensors = {4};
