@@ -1,4 +1,4 @@
-// Holds what was sent to what was selected, to the spans and to the collective.
+// Checks the traffic of a trial against its selections, its spans and its collective.
 #pragma once
 
 #include <string>

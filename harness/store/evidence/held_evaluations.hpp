@@ -1,4 +1,4 @@
-// Holds the evaluations of a trial to its steps and to the cell.
+// Checks the evaluations of a trial against its steps and its cell.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Holds a trial to what its kind and its mode leave behind.
+// Checks that a trial has what its kind and its mode leave behind, and nothing else.
 #pragma once
 
 #include <string>
