@@ -124,17 +124,15 @@ def word_numbers(texts, split, numbers):
 def tokenizer_of(path):
     """A tokenizer: tokenizer.json, or the folder of vocab.json and merges.txt."""
     path = pathlib.Path(path)
-    if path.is_dir():
-        path = _vocabulary_and_merges(path)
+    pair = _vocabulary_and_merges(path) if path.is_dir() else None
     try:
         import tokenizers
     except ImportError as error:
-        raise DataError(f"{path}: tokenizers reads it; .venv/bin/pip install tokenizers brings "
-                        "it") from error
+        raise DataError(f"{path}: is read by the package tokenizers, which this Python lacks; "
+                        ".venv/bin/pip install tokenizers installs it") from error
     try:
-        if isinstance(path, tuple):
-            vocabulary, merges = path
-            return tokenizers.ByteLevelBPETokenizer(str(vocabulary), str(merges)), [vocabulary, merges]
+        if pair:
+            return tokenizers.ByteLevelBPETokenizer(*map(str, pair)), list(pair)
         made = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:
         raise DataError(f"{path}: is no tokenizer ({error})") from error

@@ -353,6 +353,44 @@ method = ["dense"]
         self.assertEqual(planned["workload"], "resnet20-cifar10")
         self.assertEqual(planned["steps"], 2)  # 64 images in batches of 32
 
+    def test_a_rank_that_finds_other_data_ends_the_trial_at_its_start(self):
+        make_folder(self.source, per_class=16, side=32)
+        self.prepare("pictures", self.source)
+        first = next(self.source.glob("train/*/000.jpg"))
+        first.write_bytes(encoded(picture(random.Random(2), 32, 32), 5))
+        other = self.home / "other"
+        self.prepare("pictures", self.source, "--out", other / "pictures")
+        experiment = self.home / "ranks.toml"
+        experiment.write_text("""\
+id = "ranks"
+title = "ranks"
+paper = ""
+[defaults]
+mode = "measured"
+kind = "convergence"
+recipe = { name = "cifar10-resnet20", epochs = 1 }
+data = "pictures"
+workers = 2
+transport = "mpi"
+batch_per_worker = 8
+[[axis]]
+method = ["dense"]
+""")
+        (self.home / "as_rank").write_text(f"""\
+if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then export SPARFUSE_DATA={other}; fi
+exec "$@"
+""")
+        launcher = self.home / "launcher.toml"
+        words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "{ranks}", "env", "{environment}", "sh",
+                 str(self.home / "as_rank"), "{worker}", "{arguments}"]
+        launcher.write_text(f"command = {json.dumps(words)}\n")
+        done = self.run_program("--results", self.home / "results", "run", experiment, "--launch", launcher)
+        self.assertNotEqual(done.returncode, 0)
+        said = done.stdout + done.stderr
+        self.assertIn(str(other / "pictures"), said)
+        self.assertIn(self.meta("pictures")["id"][:16], said)
+        self.assertIn(json.loads((other / "pictures/meta.json").read_text())["id"][:16], said)
+
 
 if __name__ == "__main__":
     unittest.main()
