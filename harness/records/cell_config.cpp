@@ -661,14 +661,18 @@ std::string ConfigHash(const json& config) {
   json identity = config;
   for (const KeyInfo& key : KeysOf<TrialConfig>()) identity.erase(key.name);
   identity.erase(kEarlierKey);
-  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
-    static const CellConfig kInitial;
-    const auto found = identity.find(key.name);
-    if (key.later && found != identity.end() &&
-        *found == key.write(kInitial, key, WrittenFor::kIdentity))
-      identity.erase(found);
-  }
+  EraseLaterKeys(identity);
   return HashOf(std::move(identity));
+}
+
+void EraseLaterKeys(json& config, std::span<const std::string_view> kept) {
+  static const CellConfig kInitial;
+  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
+    if (!key.later || std::ranges::find(kept, key.name) != kept.end()) continue;
+    const auto found = config.find(key.name);
+    if (found != config.end() && *found == key.write(kInitial, key, WrittenFor::kIdentity))
+      config.erase(found);
+  }
 }
 
 bool SaysTheSame(const json& one, const json& other) {
