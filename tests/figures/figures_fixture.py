@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+
 from sparfuse_report import cells, wording
 
 METHODS = ["dense", "wfbp", "horovod-fusion", "syncea", "safusion-naive", "safusion-inter"]

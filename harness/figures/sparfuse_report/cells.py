@@ -128,11 +128,6 @@ class Cell:
         over = self.fields["ratios"].get(method)
         return Interval.of(over["metrics"].get(metric)) if over else None
 
-    def compared_with(self, method):
-        """The cell of `method` that ratios divide by; None if there is none."""
-        over = self.fields["ratios"].get(method)
-        return self.part.cells[over["cell"]] if over else None
-
     def points(self):
         """Live cells that equal this modelled cell in all but the launch."""
         parts = self.part.experiment.parts
