@@ -183,7 +183,8 @@ TEST_F(Figures, AMethodWithTwoCellsAtAPlaceHasItsLabels) {
   other.config.method_options.planner = "layer-wise";
   AddRow("A", 8, "5");
   const json figure = Completed({{"kind", "grouped_bars"}});
-  EXPECT_EQ(figure["names"], json::parse(R"([["a", "a"], ["a (ranges)", "a (ranges)"]])"));
+  const std::vector<Row> names = {{"a", "a"}, {"a (ranges)", "a (ranges)"}};
+  EXPECT_EQ(figure["names"], json(names));
   EXPECT_EQ(RowsIn(figure).size(), 2u);
 }
 
