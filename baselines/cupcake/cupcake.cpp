@@ -103,6 +103,7 @@ const PlannerDescriptor kCupcakePlanner = {
     .needs_profile = &IsTimed,
     .deviations =
         "Every boundary is tried with the profile's times; the paper bisects, and its code "
-        "measures iterations. There are no more than two units."};
+        "measures iterations. There are no more than two units.",
+    .keeps_density = true};
 
 }  // namespace sparfuse::baselines

@@ -75,6 +75,7 @@ const PlannerDescriptor kMgWfbpPlanner = {
         "Start-up time and time of a byte are fitted to the profile's exchanges by their relative "
         "errors; the published code fits absolute errors, or takes both times from a table. The "
         "copy of a gradient "
-        "into its buffer counts as its backward."};
+        "into its buffer counts as its backward.",
+    .keeps_density = true};
 
 }  // namespace sparfuse::baselines

@@ -103,6 +103,7 @@ const PlannerDescriptor kOmgsPlanner = {
     .needs_profile = [](const Options&) { return true; },
     .deviations =
         "Selections and exchanges are timed by the profile instead of by the paper's formulas. The "
-        "copy of a gradient into its buffer counts as its backward."};
+        "copy of a gradient into its buffer counts as its backward.",
+    .keeps_density = true};
 
 }  // namespace sparfuse::baselines

@@ -119,6 +119,9 @@ struct PlannerDescriptor {
   std::string_view deviations = {};
   // The strategy whose paths it plans; empty: it plans for any.
   std::string_view strategy = {};
+  // Whether every tensor that is not dense gets the input's density: what a step selects follows
+  // from that alone. Others send some tensors whole.
+  bool keeps_density = false;
 };
 
 // The planners that no paper owns: layer-wise, by bytes, by count, whole model, fusion degree,

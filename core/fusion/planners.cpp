@@ -358,20 +358,24 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
 
 std::span<const PlannerDescriptor> CorePlanners() {
   static const std::vector<PlannerDescriptor> kPlanners = {
-      {"layer-wise",
-       "every tensor is a unit",
-       "Zhang et al., Poseidon, USENIX ATC 2017",
-       1,
-       {},
-       [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<LayerWise>(); }},
-      {"by-bytes",
-       "closes a unit before it would exceed a number of dense bytes",
-       "Sergeev and Del Balso, Horovod, arXiv 1802.05799",
-       1,
-       {NumberOption("threshold_bytes", 67108864.0, 1, 1e15, "dense bytes of a unit")},
-       [](const Options& options) -> std::unique_ptr<Planner> {
+      {.name = "layer-wise",
+       .summary = "every tensor is a unit",
+       .source = "Zhang et al., Poseidon, USENIX ATC 2017",
+       .revision = 1,
+       .options = {},
+       .make = [](const Options&) -> std::unique_ptr<Planner> {
+         return std::make_unique<LayerWise>();
+       },
+       .keeps_density = true},
+      {.name = "by-bytes",
+       .summary = "closes a unit before it would exceed a number of dense bytes",
+       .source = "Sergeev and Del Balso, Horovod, arXiv 1802.05799",
+       .revision = 1,
+       .options = {NumberOption("threshold_bytes", 67108864.0, 1, 1e15, "dense bytes of a unit")},
+       .make = [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<ByBytes>(DoubleOption(options, "threshold_bytes"));
-       }},
+       },
+       .keeps_density = true},
       {.name = "ddp-buckets",
        .summary = "closes a bucket with the tensor that reaches its dense bytes; the first bucket "
                   "is smaller",
@@ -388,23 +392,29 @@ std::span<const PlannerDescriptor> CorePlanners() {
        .deviations =
            "Buckets are in ready order from the first step on. DDP's are in ready order from the "
            "second step on; in the first step they follow the order of registration."},
-      {"by-count",
-       "the same number of tensors in every unit",
-       "SAFusion, HPDC 2025, section 3.2",
-       1,
-       {WholeOption("units", 20, 1, 1e9, "number of units M; each holds ceil(L / M) tensors"),
-        WholeOption("tensors_per_unit", 0, 0, 1e9, "tensors of a unit; 0 derives it from units")},
-       [](const Options& options) -> std::unique_ptr<Planner> {
+      {.name = "by-count",
+       .summary = "the same number of tensors in every unit",
+       .source = "SAFusion, HPDC 2025, section 3.2",
+       .revision = 1,
+       .options = {WholeOption("units", 20, 1, 1e9,
+                               "number of units M; each holds ceil(L / M) tensors"),
+                   WholeOption("tensors_per_unit", 0, 0, 1e9,
+                               "tensors of a unit; 0 derives it from units")},
+       .make = [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<ByCount>(
              static_cast<std::size_t>(IntOption(options, "units")),
              static_cast<std::size_t>(IntOption(options, "tensors_per_unit")));
-       }},
-      {"whole-model",
-       "one unit",
-       "Shi et al., MG-WFBP, INFOCOM 2019 (SyncEASGD)",
-       1,
-       {},
-       [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<WholeModel>(); }},
+       },
+       .keeps_density = true},
+      {.name = "whole-model",
+       .summary = "one unit",
+       .source = "Shi et al., MG-WFBP, INFOCOM 2019 (SyncEASGD)",
+       .revision = 1,
+       .options = {},
+       .make = [](const Options&) -> std::unique_ptr<Planner> {
+         return std::make_unique<WholeModel>();
+       },
+       .keeps_density = true},
       {.name = "fusion-degree",
        .summary = "a part of the tensors in one unit, each of the others in a unit of its own",
        .source = "SAFusion, HPDC 2025, section 2.4 (Fig. 3)",
@@ -418,7 +428,8 @@ std::span<const PlannerDescriptor> CorePlanners() {
        .deviations =
            "The paper does not define its fusion degree. Its figure suggests that the degree "
            "counts tensors, and that the fused tensors are one buffer: the part of the tensors "
-           "that is missing never exceeds the degree. The choice of the fused tensors is ours."},
+           "that is missing never exceeds the degree. The choice of the fused tensors is ours.",
+       .keeps_density = true},
       GivenPlanner(),
       FragmentsPlanner(),
   };

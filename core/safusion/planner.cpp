@@ -290,26 +290,31 @@ class Safusion final : public Planner {
 }  // namespace
 
 const PlannerDescriptor kSafusionPlanner = {
-    "safusion",
-    "sizes buffers so that communication hides behind backward and sparsification",
-    "SAFusion, HPDC 2025, section 3.3",
-    1,
-    {ChoiceOption("form", "profiled", {"profiled", "paper", "authors"},
-                  "measured times and the earliest end of communication, measured times and the "
-                  "paper's equations, or the published code's tables"),
-     TextOption("model", "",
-                "authors only: row of the published backward times (resnet50, resnet101, "
-                "resnet152, vgg16, vgg19, lstm, transformer, bert_base); any other counts as "
-                "taking no time"),
-     NumberOption(
-         "tolerance", 0.01, 0, 1,
-         "profiled only: fraction by which communication may end later than in the earliest plan, "
-         "for a plan that ends earlier if exchanges take twice their measured time")},
-    [](const Options& options) -> std::unique_ptr<Planner> {
+    .name = "safusion",
+    .summary = "sizes buffers so that communication hides behind backward and sparsification",
+    .source = "SAFusion, HPDC 2025, section 3.3",
+    .revision = 1,
+    .options = {ChoiceOption(
+                    "form", "profiled", {"profiled", "paper", "authors"},
+                    "measured times and the earliest end of communication, measured times and the "
+                    "paper's equations, or the published code's tables"),
+                TextOption(
+                    "model", "",
+                    "authors only: row of the published backward times (resnet50, resnet101, "
+                    "resnet152, vgg16, vgg19, lstm, transformer, bert_base); any other counts as "
+                    "taking no time"),
+                NumberOption(
+                    "tolerance", 0.01, 0, 1,
+                    "profiled only: fraction by which communication may end later than in the "
+                    "earliest plan, "
+                    "for a plan that ends earlier if exchanges take twice their measured time")},
+    .make = [](const Options& options) -> std::unique_ptr<Planner> {
       return std::make_unique<Safusion>(StringOption(options, "form"),
                                         StringOption(options, "model"),
                                         DoubleOption(options, "tolerance"));
     },
-    [](const Options& options) { return StringOption(options, "form") != "authors"; }};
+    .needs_profile =
+        [](const Options& options) { return StringOption(options, "form") != "authors"; },
+    .keeps_density = true};
 
 }  // namespace sparfuse

@@ -84,12 +84,7 @@ Table EffectsTable(const Ranking& ranking) {
   for (const InputEffect& each : found.effects) {
     if (table.rows.size() == kEffectsShown) break;
     if (!table.rows.empty() && each.share < kWorthARow) break;
-    table.rows.push_back({each.input,
-                          fmt::format("{:.4g} [{:.4g}, {:.4g}]", each.value, each.low, each.high),
-                          fmt::format("{:.0f} %", 100 * each.share),
-                          fmt::format("{:.3f}x, {:.3f}x{}", each.ratio_low, each.ratio_high,
-                                      each.turns ? ": turns the order" : ""),
-                          each.measure});
+    table.rows.push_back(RowOf(each));
   }
   if (const std::size_t more = found.effects.size() - table.rows.size(); more > 0)
     table.notes.push_back(fmt::format("{} more inputs have smaller shares", more));

@@ -111,6 +111,15 @@ void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffec
 
 }  // namespace
 
+std::vector<std::string> RowOf(const InputEffect& effect) {
+  return {effect.input,
+          fmt::format("{:.4g} [{:.4g}, {:.4g}]", effect.value, effect.low, effect.high),
+          fmt::format("{:.0f} %", 100 * effect.share),
+          fmt::format("{:.3f}x, {:.3f}x{}", effect.ratio_low, effect.ratio_high,
+                      effect.turns ? ": turns the order" : ""),
+          effect.measure};
+}
+
 double VarianceBetweenEnds(double low, double high) {
   const double mean = (low + high) / 4;
   return (low * low + high * high) / 6 - mean * mean;

@@ -26,6 +26,9 @@ struct InputEffect {
   bool operator==(const InputEffect&) const = default;
 };
 
+// {input, value and range, share, ratios at its ends, command}: a table's row.
+std::vector<std::string> RowOf(const InputEffect& effect);
+
 struct InputEffects {
   double ratio = 1;                  // over's step divided by of's, all inputs as declared
   std::vector<InputEffect> effects;  // the most deciding first; those without effect left out

@@ -1,13 +1,17 @@
 #include "harness/cli/drawing.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <string_view>
 
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/report/figures/skill.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/spec.hpp"
 
@@ -28,13 +32,18 @@ fs::path WriteSpec(Program& program, const LoadedExperiment& loaded) {
   return spec;
 }
 
-// Runs sparfuse_report on the store. `name` is the argument for `sparfuse run`.
-void Draw(const Program& program, const std::vector<std::string>& arguments,
-          const std::string& name) {
+// Throws Error{kConfig} if nothing has run yet. `name` is the argument for `sparfuse run`.
+void NeedTrials(const Program& program, const std::string& name) {
   if (!Index::IsThere(program.store().index_path())) {
     SPARFUSE_THROW(kConfig, fmt::format("{}: nothing has run yet; `sparfuse run {}` comes first",
                                         program.store().results().string(), name));
   }
+}
+
+// Runs sparfuse_report on the store.
+void Draw(const Program& program, const std::vector<std::string>& arguments,
+          const std::string& name) {
+  NeedTrials(program, name);
   RenderFile(program, arguments, false);
 }
 
@@ -150,18 +159,30 @@ int FigureVerb(Program& program, const std::string& experiment, const std::files
 }
 
 int SkillVerb(Program& program, const std::vector<std::string>& names) {
-  json index = {{"experiments", json::array()}};
+  NeedTrials(program, names.front());
+  std::vector<TestbedPredictions> found;
   for (const std::string& name : names) {
     for (const auto& each : program.WithResults(program.LoadAll(name))) {
-      index["experiments"].push_back(
-          {{"id", each->experiment.id}, {"spec", WriteSpec(program, *each).string()}});
+      const bool ran = std::ranges::any_of(each->results, [](const PartResult& result) {
+        return std::ranges::any_of(result.cells,
+                                   [](const CellResult& cell) { return !cell.trials.empty(); });
+      });
+      if (!ran) {
+        fmt::print(stderr, "{0}: no trials; `sparfuse run {0}` comes first\n", each->experiment.id);
+        continue;
+      }
+      auto predictions = PredictionsIn(each->experiment, each->results, program.catalog());
+      std::ranges::move(predictions, std::back_inserter(found));
     }
   }
-  const fs::path file = ReportFile(program, "skill").replace_filename("index.json");
-  WriteFileDurably(file, index.dump(1) + "\n");
-  Draw(program,
-       {"skill", "--results", program.store().results().string(), "--index", file.string()},
-       names.front());
+  if (found.empty()) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("skill {}: expected experiments with trials and a figure of "
+                               "kind \"agreement\" or \"grouped_bars\" that predicts "
+                               "published numbers",
+                               fmt::join(names, " ")));
+  }
+  fmt::print("{}", Render(TestbedTable(found)));
   return kDone;
 }
 

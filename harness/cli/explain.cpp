@@ -52,12 +52,7 @@ void AddDeciding(const Program& program, const CellConfig& of, const CellConfig&
               .alignment = "llrll"};
   for (const InputEffect& each : effects.effects) {
     if (table.rows.size() == kInputsShown) break;
-    table.rows.push_back({each.input,
-                          fmt::format("{:.4g} [{:.4g}, {:.4g}]", each.value, each.low, each.high),
-                          fmt::format("{:.0f} %", 100 * each.share),
-                          fmt::format("{:.3f}, {:.3f}{}", each.ratio_low, each.ratio_high,
-                                      each.turns ? ": turns the order" : ""),
-                          each.measure});
+    table.rows.push_back(RowOf(each));
   }
   if (!table.rows.empty()) found.Add(table, effects.effects.size(), "shares");
   found.deciding = WriteRecord(effects);

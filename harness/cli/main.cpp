@@ -121,8 +121,12 @@ int Main(int argc, char** argv) {
       fmt::print(stderr, "error: {}: ", word.empty() ? "sparfuse" : word);
     return line.app.exit(error) == 0 ? kDone : kUsage;
   }
-  if (line.app.count("--root") > 0)  // data sets and weights lie there, too
-    ::setenv("SPARFUSE_DATA", (settings.root / "results" / "data").c_str(), /*overwrite=*/0);
+  // Data sets and weights of a given root lie there, too. Workers read the variable as well, so
+  // that ResolveDataDirectory alone decides.
+  const char* data = std::getenv("SPARFUSE_DATA");
+  if ((line.app.count("--root") > 0 || std::getenv("SPARFUSE_ROOT") != nullptr) &&
+      (data == nullptr || *data == '\0'))
+    ::setenv("SPARFUSE_DATA", (settings.root / "results" / "data").c_str(), /*overwrite=*/1);
   settings.results = line.results.empty() ? settings.root / "results" : fs::path(line.results);
   std::signal(SIGPIPE, SIG_IGN);
   Program program(settings);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <span>
 #include <string>
@@ -28,6 +27,7 @@
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/store/origin.hpp"
 #include "harness/store/scrubber.hpp"
+#include "workloads/data/data_file.hpp"
 
 namespace sparfuse::harness {
 
@@ -309,9 +309,7 @@ RunOptions Program::OptionsOfRuns(const LaunchOptions& launch) const {
         FileForMpirun(options.launch.hostfile, fs::absolute(store_.results()) / "hostfiles");
   }
   options.ship = launch.ship;
-  const char* data = std::getenv("SPARFUSE_DATA");
-  options.data =
-      data != nullptr && *data != '\0' ? fs::path(data) : settings_.root / "results" / "data";
+  options.data = workloads::ResolveDataDirectory({});
   options.worker =
       options.launch.across_hosts() ? fs::absolute(settings_.worker) : settings_.worker;
   options.keep_disturbed = settings_.disturbed == DisturbedTrials::kCount;

@@ -175,20 +175,24 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
   using enum CellRole::Part;
   using C = CellConfig;
   return {
-      Key<&C::kind>({.name = "kind",
-                     .choices = {"throughput", "convergence"},
-                     .fallback = "\"throughput\"",
-                     .meaning = "what a trial measures: the time of its steps, or the metric while "
-                                "it trains",
-                     .leaves = Leaves::kOption,
-                     .as_given = true,
-                     .cell = {.launch = true, .telling = 29, .column = "kind", .named = true}}),
-      Key<&C::mode>({.name = "mode",
-                     .meaning = "how numbers are obtained: on this machine, over a link that is "
-                                "slowed down, or by the model",
-                     .leaves = Leaves::kOption,
-                     .as_given = true,
-                     .cell = {.launch = true, .telling = 8, .column = "mode", .named = true}}),
+      Key<&C::kind>(
+          {.name = "kind",
+           .choices = {"throughput", "convergence"},
+           .fallback = "\"throughput\"",
+           .meaning = "what a trial measures: the time of its steps, or the metric while "
+                      "it trains",
+           .leaves = Leaves::kOption,
+           .as_given = true,
+           .cell =
+               {.launch = true, .process = true, .telling = 29, .column = "kind", .named = true}}),
+      Key<&C::mode>(
+          {.name = "mode",
+           .meaning = "how numbers are obtained: on this machine, over a link that is "
+                      "slowed down, or by the model",
+           .leaves = Leaves::kOption,
+           .as_given = true,
+           .cell =
+               {.launch = true, .process = true, .telling = 8, .column = "mode", .named = true}}),
       Key<&C::method>({.name = "method",
                        .meaning = "a name of `sparfuse list methods`, or a method's file, relative "
                                   "to this one: \"path/NAME.toml\"",
@@ -211,11 +215,12 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .leaves = Leaves::kOption,
            .cell = {.part = kMethod, .telling = 17}})
           .If(IsCell),
-      Key<&C::workload>({.name = "workload",
-                         .meaning = "a name of `sparfuse list workloads`; in mode modelled also a "
-                                    "model table, relative to this file: \"table:FILE.json\"",
-                         .leaves = Leaves::kOption,
-                         .cell = {.telling = 1, .column = "workload", .named = true}}),
+      Key<&C::workload>(
+          {.name = "workload",
+           .meaning = "a name of `sparfuse list workloads`; in mode modelled also a "
+                      "model table, relative to this file: \"table:FILE.json\"",
+           .leaves = Leaves::kOption,
+           .cell = {.process = true, .telling = 1, .column = "workload", .named = true}}),
       Key<&C::workload_options>({.name = "workload_options",
                                  .fallback = "the workload's",
                                  .meaning = "options that the workload takes beside its recipe",
@@ -254,26 +259,27 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                            .later = true,
                            .empty_is_null = true,
                            .as_given = true}),
-      Key<&C::workers>({.name = "workers",
-                        .range = {1, 65536},
-                        .unit = "ranks",
-                        .meaning = "how many ranks train together",
-                        .as_given = true,
-                        .cell = {.telling = 4, .column = "workers", .named = true}}),
+      Key<&C::workers>(
+          {.name = "workers",
+           .range = {1, 65536},
+           .unit = "ranks",
+           .meaning = "how many ranks train together",
+           .as_given = true,
+           .cell = {.process = true, .telling = 4, .column = "workers", .named = true}}),
       Key<&C::ranks_per_node>({.name = "ranks_per_node",
                                .range = {1, 65536},
                                .unit = "ranks",
                                .fallback = "measured: workers; emulated: 1; modelled: the declared "
                                            "cluster's, else 1",
                                .meaning = "how many ranks share a node; a divisor of workers",
-                               .cell = {.launch = true, .telling = 12}}),
+                               .cell = {.launch = true, .process = true, .telling = 12}}),
       Key<&C::link>({.name = "link",
                      .unit = "Gbit/s, microseconds",
                      .fallback = "\"none\"",
                      .meaning = "the link of a node, emulated or modelled, and intra_node_* those "
                                 "of its ranks to one another; none: the machine's own",
                      .leaves = Leaves::kOption,
-                     .cell = {.telling = 3, .column = "link", .named = true}}),
+                     .cell = {.process = true, .telling = 3, .column = "link", .named = true}}),
       Key<&C::cluster>(
           {.name = "cluster",
            .meaning = "needed in mode modelled: \"this-machine\", \"machines-like-this\" (one a "
@@ -369,21 +375,22 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                         "are exchanged",
                              .as_given = true,
                              .cell = {.telling = 10, .column = "accumulation"}}),
-      Key<&C::threads_per_worker>({.name = "threads_per_worker",
-                                   .range = {1, kMostThreads},
-                                   .unit = "threads",
-                                   .fallback = "1",
-                                   .meaning = "threads that a rank computes with",
-                                   .as_given = true,
-                                   .cell = {.launch = true, .telling = 11, .column = "threads"}}),
-      Key<&C::transport>({.name = "transport",
-                          .fallback = "\"mpi\"",
-                          .meaning =
-                              "processes over MPI or TCP, threads of one process, or a card a "
-                              "rank over NCCL (mode measured, cuda)",
-                          .leaves = Leaves::kOption,
-                          .as_given = true,
-                          .cell = {.launch = true, .telling = 20, .column = "transport"}}),
+      Key<&C::threads_per_worker>(
+          {.name = "threads_per_worker",
+           .range = {1, kMostThreads},
+           .unit = "threads",
+           .fallback = "1",
+           .meaning = "threads that a rank computes with",
+           .as_given = true,
+           .cell = {.launch = true, .process = true, .telling = 11, .column = "threads"}}),
+      Key<&C::transport>(
+          {.name = "transport",
+           .fallback = "\"mpi\"",
+           .meaning = "processes over MPI or TCP, threads of one process, or a card a "
+                      "rank over NCCL (mode measured, cuda)",
+           .leaves = Leaves::kOption,
+           .as_given = true,
+           .cell = {.launch = true, .process = true, .telling = 20, .column = "transport"}}),
       Key<&C::device>(
           {.name = "device",
            .fallback = "\"cpu\"",
@@ -391,15 +398,15 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                "device on which the workload trains and kernels run; cuda in mode measured only",
            .leaves = Leaves::kOption,
            .as_given = true,
-           .cell = {.telling = 21, .column = "device", .named = true}}),
-      Key<&C::precision>({.name = "precision",
-                          .fallback = "\"fp32\"",
-                          .meaning =
-                              "precision of matrix products, convolutions; tf32: cards only; bf16: "
-                              "autocast; parameters, gradients, optimizer: float32",
-                          .leaves = Leaves::kOption,
-                          .as_given = true,
-                          .cell = {.telling = 22, .column = "precision", .named = true}}),
+           .cell = {.process = true, .telling = 21, .column = "device", .named = true}}),
+      Key<&C::precision>(
+          {.name = "precision",
+           .fallback = "\"fp32\"",
+           .meaning = "precision of matrix products, convolutions; tf32: cards only; bf16: "
+                      "autocast; parameters, gradients, optimizer: float32",
+           .leaves = Leaves::kOption,
+           .as_given = true,
+           .cell = {.process = true, .telling = 22, .column = "precision", .named = true}}),
       Key<&C::recipe>({.name = "recipe",
                        .fallback = "the workload's",
                        .meaning = "learning rate, optimizer, schedule; or \"NAME\" of `sparfuse "
@@ -452,7 +459,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .fallback = "60",
                                  .meaning = "the longest that a rank waits for another",
                                  .as_given = true,
-                                 .cell = {.launch = true, .telling = 28}}),
+                                 .cell = {.launch = true, .process = true, .telling = 28}}),
       Key<&C::sparsifiers>({.name = "sparsifiers",
                             .meaning = "sparsifiers that a profile measures",
                             .leaves = Leaves::kOption,
@@ -661,14 +668,25 @@ std::string ConfigHash(const json& config) {
   json identity = config;
   for (const KeyInfo& key : KeysOf<TrialConfig>()) identity.erase(key.name);
   identity.erase(kEarlierKey);
-  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
-    static const CellConfig kInitial;
-    const auto found = identity.find(key.name);
-    if (key.later && found != identity.end() &&
-        *found == key.write(kInitial, key, WrittenFor::kIdentity))
-      identity.erase(found);
-  }
+  EraseLaterKeys(identity);
   return HashOf(std::move(identity));
+}
+
+bool HaveTheSameProcesses(const CellConfig& a, const CellConfig& b) {
+  return std::ranges::all_of(KeysOf<CellConfig>(), [&](const RecordKey<CellConfig>& key) {
+    return !key.cell.process ||
+           key.write(a, key, WrittenFor::kFile) == key.write(b, key, WrittenFor::kFile);
+  });
+}
+
+void EraseLaterKeys(json& config, std::span<const std::string_view> kept) {
+  static const CellConfig kInitial;
+  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
+    if (!key.later || std::ranges::find(kept, key.name) != kept.end()) continue;
+    const auto found = config.find(key.name);
+    if (found != config.end() && *found == key.write(kInitial, key, WrittenFor::kIdentity))
+      config.erase(found);
+  }
 }
 
 bool SaysTheSame(const json& one, const json& other) {

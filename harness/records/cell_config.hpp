@@ -158,6 +158,11 @@ std::string ConfigHash(const CellConfig& config);
 // The same of a configuration as it is stored, whatever beside it only names or repeats it (seed,
 // block, trial_id).
 std::string ConfigHash(const nlohmann::json& config);
+// Whether the processes of ranks are the same for both: the keys of processes are alike.
+bool HaveTheSameProcesses(const CellConfig& a, const CellConfig& b);
+// Takes the keys that were added to cells later out of a configuration as JSON, but for `kept`, if
+// they have their initial value: hashes are those from before there were such keys.
+void EraseLaterKeys(nlohmann::json& config, std::span<const std::string_view> kept = {});
 // Whether two configurations as JSON say the same of all that ConfigHash looks at, and therefore
 // hash alike. False says nothing.
 bool SaysTheSame(const nlohmann::json& one, const nlohmann::json& other);

@@ -62,6 +62,8 @@ struct CellRole {
   // How a cell is placed and how long it runs: a modelled cell and a live one may differ in it and
   // still be points of one curve.
   bool launch = false;
+  // Of the processes of ranks: trials that are unlike in it need launches of their own.
+  bool process = false;
   int telling = std::numeric_limits<int>::max();  // figures tell cells apart by the least first
   const char* column = "";                        // heads its column in tables that have one
   bool named = false;                             // errors name a cell by it

@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
-#include <regex>
-#include <set>
 #include <utility>
 
 #include "harness/catalog/model_table.hpp"
+#include "harness/report/figures/panels.hpp"
+#include "harness/report/figures/published_rows.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
 #include "harness/wording/table.hpp"
@@ -24,31 +23,6 @@ using nlohmann::json;
 
 constexpr double kApart = 0.03;  // smaller differences of published numbers give no order
 constexpr double kMiss = 0.10;   // larger errors are listed one by one
-
-std::string Percent(double value) { return fmt::format("{:.1f} %", 100 * value); }
-
-// The mean in "925.020 +- 4.42"; nothing for a range.
-std::optional<double> NumberIn(const std::string& text) {
-  const std::string mean = text.substr(0, text.find(" +- "));
-  double value = 0;
-  const auto [end, error] = std::from_chars(mean.data(), mean.data() + mean.size(), value);
-  return error == std::errc() && end == mean.data() + mean.size() ? std::optional(value)
-                                                                  : std::nullopt;
-}
-
-// A sparsifier's name in small letters, without origin, remark and punctuation: "gaussiank".
-std::string Plain(const std::string& name) {
-  std::string plain;
-  for (const char c : name.substr(0, name.find_first_of("@("))) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte)) plain += static_cast<char>(std::tolower(byte));
-  }
-  return plain;
-}
-
-bool IsDense(const CellConfig& config) {
-  return config.sparsifier == "none" || config.density >= 1;
-}
 
 struct PublishedPair {
   std::size_t position = 0;  // index of the cell
@@ -65,78 +39,22 @@ struct PublishedPair {
   }
 };
 
-// Whether a cell's key matches the paper's value. A value that the paper does not state always
-// matches.
-template <class Value>
-bool Agrees(const std::optional<Value>& theirs, const std::optional<Value>& ours) {
-  return !theirs || !ours || *theirs == *ours;
-}
-
-bool Fits(const json& row, const CellConfig& config) {
-  const std::string workers = row["workers"], network = row["network"];
-  const auto digits = [](char c) { return c >= '0' && c <= '9'; };
-  const bool counted = !workers.empty() && std::ranges::all_of(workers, digits);
-  if (counted && std::stoi(workers) != config.workers) return false;
-  if (row.contains("cluster") && !config.cluster.empty() && row["cluster"] != config.cluster)
-    return false;
-  if (!IsDense(config)) {
-    if (!Agrees(NumberIn(row["density"]), std::optional(config.density))) return false;
-    const std::string sparsifier = Plain(row["sparsifier"]);
-    if (!sparsifier.empty() && sparsifier != Plain(config.sparsifier)) return false;
-  }
-  static const std::regex kSpeed(R"((\d+(?:\.\d+)?)\s*Gbps)");
-  std::smatch speed;
-  if (!config.link || !std::regex_search(network, speed, kSpeed)) return true;
-  return std::stod(speed[1]) == config.link->gbps;
-}
-
-// Whether a profile was fitted to this very number, which then proves nothing.
-bool IsCalibration(const json& row, const std::string& paper, const std::set<std::string>& inputs) {
-  const auto text = [&](const char* key) { return row[key].get<std::string>(); };
-  const std::string name = fmt::format("{}/{}/{}", paper, text("artifact"), text("method"));
-  const std::string one =
-      fmt::format("{}/{}/{}/{}", name, text("model"), text("workers"), text("network"));
-  return inputs.contains(name) || inputs.contains(one) ||
-         inputs.contains(fmt::format("{}/{}", one, text("density")));
-}
-
-// Whether a row may form a pair: it is no stated gain and no range, and agrees with its own labels.
-bool MayStandBeside(const json& row, const std::string& workload) {
-  const bool apart = row.contains("cluster") &&
-                     row["confidence"].get<std::string>().find("; ") != std::string::npos;
-  return !row.value("stated", false) && !apart && (row["of"].is_null() || row["of"] == workload) &&
-         NumberIn(row["value"]).has_value();
-}
-
 std::vector<PublishedPair> PairsOf(const json& figure, const PartResult& result,
                                    const std::string& metric,
                                    const std::vector<std::string>& calibration) {
-  const json& published = figure["published"];
-  std::map<std::string, std::string> ours_of;
-  for (const auto& [ours, names] : published["methods"].items())
-    for (const json& theirs : names) ours_of[theirs] = ours;
-  const auto shown = figure["cells"].get<std::vector<std::size_t>>();
-  const bool declared = std::ranges::any_of(shown, [&](std::size_t i) {
-    const std::string& cluster = result.cells[i].cell->config.cluster;
-    return !cluster.empty() && !IsOwnCluster(cluster);
-  });
-  std::set<std::string> inputs;
-  if (declared) inputs.insert(calibration.begin(), calibration.end());
+  const PublishedRows published(figure, result, calibration);
   std::vector<PublishedPair> pairs;
-  for (const std::size_t i : shown) {
+  for (const std::size_t i : figure["cells"].get<std::vector<std::size_t>>()) {
     const auto ours = result.cells[i].Over(metric);
     const Cell& cell = *result.cells[i].cell;
-    const std::string workload = WorkloadLabel(cell.config.workload);
-    const json& rows = published["rows"];
-    const auto row = std::ranges::find_if(rows, [&](const json& each) {
-      const auto name = ours_of.find(each["method"].get<std::string>());
-      return MayStandBeside(each, workload) && name != ours_of.end() &&
-             name->second == cell.config.method && Fits(each, cell.config);
+    const auto& rows = published.rows();
+    const auto row = std::ranges::find_if(rows, [&](const PublishedRow& each) {
+      return each.StandsBeside(WorkloadLabel(cell.config.workload)) && each.value &&
+             each.ours == cell.config.method && PublishedRows::Fits(each, cell.config);
     });
     if (!ours || row == rows.end()) continue;
-    const double theirs = *NumberIn((*row)["value"]);
-    pairs.push_back({i, &cell, *ours, theirs, ours->value / theirs - 1, (*row)["unit"],
-                     IsCalibration(*row, published["paper"], inputs)});
+    pairs.push_back(
+        {i, &cell, *ours, *row->value, ours->value / *row->value - 1, row->unit, row->calibrated});
   }
   return pairs;
 }
@@ -160,8 +78,8 @@ std::vector<std::string> SummaryRow(const std::string& name,
   const auto errors = ErrorsOf(pairs);
   return {name,
           std::to_string(pairs.size()),
-          Percent(QuantileOf(errors, 0.5)),
-          Percent(QuantileOf(errors, 0.9)),
+          PercentText(QuantileOf(errors, 0.5)),
+          PercentText(QuantileOf(errors, 0.9)),
           ChangeText(worst->error),
           banded == 0 ? kNone : fmt::format("{} of {}", inside, banded)};
 }
@@ -216,7 +134,7 @@ GroupedTable OrderTable(const std::vector<PublishedPair>& pairs) {
       for (std::size_t j = i + 1; j < inside.size(); ++j) {
         const double theirs = inside[i].theirs / inside[j].theirs;
         const double ours = inside[i].ours.value / inside[j].ours.value;
-        if (std::max(theirs, 1 / theirs) <= 1 + kApart || (theirs > 1) == (ours > 1)) continue;
+        if (!HaveOrder(inside[i].theirs, inside[j].theirs) || (theirs > 1) == (ours > 1)) continue;
         rows.push_back({setting, inside[i].cell->label + " / " + inside[j].cell->label,
                         fmt::format("{:.3f}", ours), fmt::format("{:.3f}", theirs)});
       }
@@ -282,6 +200,8 @@ GroupedTable MissesTable(std::vector<PublishedPair> pairs, const PartResult& res
 
 }  // namespace
 
+bool HaveOrder(double one, double other) { return std::max(one / other, other / one) > 1 + kApart; }
+
 double QuantileOf(std::vector<double> values, double part) {
   std::ranges::sort(values);
   const double at = part * static_cast<double>(values.size() - 1);
@@ -292,7 +212,7 @@ double QuantileOf(std::vector<double> values, double part) {
 
 json AgreementOf(const json& figure, const PartResult& result,
                  const std::vector<std::string>& calibration, const Catalog& catalog) {
-  const std::string metric = figure.value("y", figure.value("metric", "throughput"));
+  const std::string metric = MetricOf(figure);
   const auto pairs = PairsOf(figure, result, metric, calibration);
   std::vector<PublishedPair> counted;
   std::ranges::copy_if(pairs, std::back_inserter(counted),
@@ -308,7 +228,7 @@ json AgreementOf(const json& figure, const PartResult& result,
   json tables = json::array();
   json median;
   if (!counted.empty()) {
-    median = Percent(QuantileOf(ErrorsOf(counted), 0.5));
+    median = PercentText(QuantileOf(ErrorsOf(counted), 0.5));
     for (const GroupedTable& table : {SummaryTable(counted), OrderTable(pairs), ScalingTable(pairs),
                                       MissesTable(counted, result, metric, catalog)})
       tables.push_back(ToJson(table));

@@ -13,6 +13,9 @@ namespace sparfuse::harness {
 // By straight lines between the sorted values. Precondition: values is not empty.
 double QuantileOf(std::vector<double> values, double part);
 
+// Whether two published numbers differ by so much that methods have an order.
+bool HaveOrder(double one, double other);
+
 // {"pairs": [{cell, theirs, error, unit, calibrated}], "median_error": "2.1 %" or null where no
 // pair counts, "counted", "tables": [{columns, groups: [[heading, rows]], notes}]}. A pair is a
 // cell that the figure shows, by its position, and the published number of it; `error` is ours /

@@ -11,7 +11,6 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/record.hpp"
-#include "harness/report/spec.hpp"
 #include "harness/report/tables/columns.hpp"
 
 namespace sparfuse::harness {

@@ -252,6 +252,27 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
   return average ? std::optional(average->value) : std::nullopt;
 }
 
+namespace {
+
+// Disturbed throughput trials are not drawn. Disturbed convergence trials are.
+bool LeavesOutDisturbed(const CellResult& cell) {
+  return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
+}
+
+}  // namespace
+
+std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell) {
+  auto trials = cell.trials;
+  if (LeavesOutDisturbed(cell)) {
+    std::erase_if(trials, [&](const auto& each) { return cell.disturbed.contains(each.first); });
+  }
+  return trials;
+}
+
+std::string ShownFailure(const CellResult& cell) {
+  return LeavesOutDisturbed(cell) && cell.OnlyDisturbed() ? "disturbed" : cell.failure;
+}
+
 bool CellResult::Oversubscribed() const {
   if (trials.empty() || cell->config.modelled()) return false;
   const TrialRow& any = *trials.begin()->second;

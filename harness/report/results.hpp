@@ -48,6 +48,12 @@ struct CellResult {
   bool Oversubscribed() const;
 };
 
+// The trials whose series are drawn: of a throughput cell those whose times count, where there are
+// any; what another trial learned is drawn though it was disturbed.
+std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell);
+// Why nothing of the cell is drawn: its failure, or "disturbed"; "" otherwise.
+std::string ShownFailure(const CellResult& cell);
+
 // Adds a trial that is newer than those that are there: the newest of a block counts, a disturbed
 // one only where there is no other; one that does not count is set aside.
 void AddTrial(CellResult& result, const TrialRow& trial);

@@ -9,6 +9,8 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/agreement.hpp"
+#include "harness/report/figures/figure_numbers.hpp"
+#include "harness/report/figures/panels.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
@@ -164,12 +166,8 @@ json SetAsideJson(const CellResult& cell) {
   return list;
 }
 
-// Disturbed throughput trials are not drawn. Disturbed convergence trials are.
-bool LeavesOutDisturbed(const CellResult& cell) {
-  return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
-}
-
-// The cells of results[part], each: config with every key, config_hash, dense, trials [{id, block,
+// The cells of results[part], each: config with every key, config_hash, dense, declared (whether it
+// models a declared cluster), link (its words, and those in full), trials [{id, block,
 // directory}], metrics {name: {unit, values {block: value}, average, geometric}}, reference, ratios
 // {method: {cell, metrics {name: interval with values}}}, points, failure, oversubscribed,
 // hardware, sources, set_aside.
@@ -192,7 +190,6 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
     const auto reference = result.ReferenceOf(i);
     json trials = json::array();
     std::set<std::string> hardware, sources;
-    const bool timed = LeavesOutDisturbed(cell);
     for (const auto& [block, trial] : DrawnTrials(cell)) {
       trials.push_back(
           {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
@@ -202,12 +199,14 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
     json entry = {{"config", cell.cell->json},
                   {"config_hash", cell.cell->config_hash},
                   {"label", cell.cell->label},
-                  {"dense", config.sparsifier == "none" || config.density >= 1},
+                  {"dense", IsDense(config)},
+                  {"declared", !DeclaredClusterOf(config).empty()},
+                  {"link", {LinkText(config), LinkInFull(config)}},
                   {"trials", std::move(trials)},
                   {"metrics", MetricsJson(cell, rates, folder)},
                   {"reference", reference ? json(*reference) : json()},
                   {"ratios", RatiosJson(result, i, denominators)},
-                  {"failure", timed && cell.OnlyDisturbed() ? "disturbed" : cell.failure},
+                  {"failure", ShownFailure(cell)},
                   {"disturbed", DisturbedJson(cell)},
                   {"oversubscribed", cell.Oversubscribed()},
                   {"hardware", hardware},
@@ -263,9 +262,11 @@ json FiguresJson(const Experiment& experiment, const std::vector<Part>& parts,
       figure["time_to_target"] = TimeToTargetOf(figure, results, i, folder);
     if (figure["kind"] == "agreement" && figure.contains("published"))
       figure["agreement"] = AgreementOf(figure, results[i], experiment.calibration, catalog);
-    if (figure["kind"] != "prediction" || !HasTwins(parts, i)) continue;
-    const auto shown = figure["cells"].get<std::set<std::size_t>>();
-    figure["prediction"] = PredictionJson(ComparePrediction(results[i], results[i + 1], &shown));
+    if (figure["kind"] == "prediction" && HasTwins(parts, i)) {
+      const auto shown = figure["cells"].get<std::set<std::size_t>>();
+      figure["prediction"] = PredictionJson(ComparePrediction(results[i], results[i + 1], &shown));
+    }
+    CompleteFigure(figure, results[i], experiment.calibration, catalog);
   }
   return figures;
 }
@@ -292,14 +293,6 @@ std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
 
 }  // namespace
 
-std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell) {
-  auto trials = cell.trials;
-  if (LeavesOutDisturbed(cell)) {
-    std::erase_if(trials, [&](const auto& each) { return cell.disturbed.contains(each.first); });
-  }
-  return trials;
-}
-
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog) {
   std::vector<Table> tables;
@@ -312,22 +305,21 @@ std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<Pa
 json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                     const std::vector<PartResult>& results, const Catalog& catalog,
                     const std::filesystem::path& folder) {
-  json spec = {
-      {"id", experiment.id},
-      {"title", experiment.title},
-      {"paper", experiment.paper},
-      {"file", experiment.file.filename().string()},
-      {"calibration", experiment.calibration},
-      {"not_run", json::array()},
-      {"keys", {{"method", MethodKeys()}, {"sparsity", SparsityKeys()}, {"panel", PanelKeys()}}},
-      {"preliminary_below", kPreliminaryBelowBlocks},
-      {"confidence", kConfidence},
-      {"headlines", HeadlinesJson(experiment, results)},
-      {"disturbed", DisturbedWarning(results)},
-      {"judged", ToJson(JudgedByPart(results))},
-      {"csv", RecordsCsv(RecordsOf(parts, results, catalog))},
-      {"provenance", ProvenanceOf(results)},
-      {"parts", json::array()}};
+  json spec = {{"form", kSpecForm},
+               {"id", experiment.id},
+               {"title", experiment.title},
+               {"paper", experiment.paper},
+               {"file", experiment.file.filename().string()},
+               {"calibration", experiment.calibration},
+               {"not_run", json::array()},
+               {"preliminary_below", kPreliminaryBelowBlocks},
+               {"confidence", kConfidence},
+               {"headlines", HeadlinesJson(experiment, results)},
+               {"disturbed", DisturbedWarning(results)},
+               {"judged", ToJson(JudgedByPart(results))},
+               {"csv", RecordsCsv(RecordsOf(parts, results, catalog))},
+               {"provenance", ProvenanceOf(results)},
+               {"parts", json::array()}};
   for (const auto& [what, reason] : experiment.not_run) {
     spec["not_run"].push_back({{"what", what}, {"reason", reason}});
   }

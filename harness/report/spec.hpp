@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -12,19 +11,18 @@
 
 namespace sparfuse::harness {
 
-// {id, title, paper, file, calibration, not_run: [{what, reason}], keys: {method, sparsity, panel},
+// Raised when programs that read spec.json must change.
+inline constexpr int kSpecForm = 2;
+
+// {form (kSpecForm), id, title, paper, file, calibration, not_run: [{what, reason}],
 // preliminary_below, confidence, headlines, disturbed, judged (JudgedClaims), csv (RecordsCsv),
 // provenance, parts: [{id, title, kind, mode, reference, blocks, defaults, axes, excluded: [{cell,
-// reason}], left_out, cells (CellsJson), imported (ImportedJson), figures, claims, table (Table),
-// prediction}]}, twins of predicted parts included as parts of their own. `results` and `parts` are
-// in the same order; `folder` is the results folder that they come from.
+// reason}], left_out, cells (CellsJson), imported (ImportedJson), figures (CompleteFigure), claims,
+// table (Table), prediction}]}, twins of predicted parts included as parts of their own. `results`
+// and `parts` are in the same order; `folder` is the results folder that they come from.
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                               const std::vector<PartResult>& results, const Catalog& catalog,
                               const std::filesystem::path& folder);
-
-// The trials whose series are drawn: of a throughput cell those whose times count, where there are
-// any; what another trial learned is drawn though it was disturbed.
-std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell);
 
 // Makes the result, claim and prediction tables of an experiment, in the order of its parts.
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,

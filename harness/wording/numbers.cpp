@@ -104,6 +104,8 @@ std::string RatioText(double ratio) { return RatioNumber(ratio) + "x"; }
 
 std::string ChangeText(double change) { return fmt::format("{:+.1f} %", 100 * change); }
 
+std::string PercentText(double size) { return fmt::format("{:.1f} %", 100 * size); }
+
 nlohmann::json IntervalJson(const std::optional<Interval>& interval) {
   if (!interval) return nullptr;
   return {{"value", interval->value},

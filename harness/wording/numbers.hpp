@@ -31,8 +31,9 @@ std::string RatioText(const std::optional<Interval>& ratio);
 // "1.31x"
 std::string RatioText(double ratio);
 
-// A difference relative to its base: "+2.5 %".
+// A difference relative to its base: "+2.5 %"; a size, as an error is: "2.5 %".
 std::string ChangeText(double change);
+std::string PercentText(double size);
 
 // For figures and programs: {value, low, high, n}, where low and high are null if one block leaves
 // no interval; null of nothing. Those below add "text", as tables show it.

@@ -209,6 +209,18 @@ std::string Render(const Table& table, TableFormat format) {
   return "";
 }
 
+std::string Render(const GroupedTable& table) {
+  std::string text;
+  for (const auto& [heading, rows] : table.groups) {
+    Table group;
+    group.columns = table.columns;
+    group.rows = rows;
+    text += fmt::format("**{}**\n\n{}\n", heading, Markdown(group, false));
+  }
+  for (const std::string& note : table.notes) text += note + "\n";
+  return text;
+}
+
 std::string CsvOf(const ordered_json& columns, const std::vector<ordered_json>& rows) {
   std::string csv;
   const auto add_line = [&](const auto& field_of) {

@@ -42,6 +42,8 @@ struct GroupedTable {
 };
 
 nlohmann::json ToJson(const GroupedTable& table);  // for spec.json
+// As Markdown, in which groups are headings of their rows.
+std::string Render(const GroupedTable& table);
 
 // kText: columns side by side, for a terminal. kAligned: Markdown without the title, whose numbers
 // stand to the right. kLatex: rules of the package booktabs.

@@ -39,11 +39,8 @@ class Agreement(unittest.TestCase):
         return drawn
 
     def test_pairs_stand_in_the_panel_of_their_cluster_and_inputs_are_crosses(self):
-        table = {"columns": ["predictions", "n"], "groups": [["All", [["all", "2"]]]], "notes": ["note"]}
         pairs = [pair(0, 100, 0.09), pair(1, 200, -0.2, True), pair(2, 400, 0.01)]
-        drawn = self.draw(
-            {"pairs": pairs, "counted": 2, "median_error": "5.0 %", "tables": [table]}
-        )
+        drawn = self.draw({"pairs": pairs, "counted": 2, "median_error": "5.0 %"})
         panels = numbers(drawn)["panels"]
         self.assertEqual([panel["words"] for panel in panels], [["slow"], ["fast"]])
         points = [line for line in panels[0]["lines"] if len(line[0]) == 1]
@@ -52,8 +49,6 @@ class Agreement(unittest.TestCase):
         markers = [line.get_marker() for line in drawn.figure.axes[0].lines]
         self.assertEqual(markers.count("x"), 1)
         self.assertTrue(drawn.title.endswith("median error 5.0 % (n = 2)"))
-        self.assertEqual(drawn.tables[0].groups, table["groups"])
-        self.assertEqual(drawn.tables[0].notes, ["note"])
         # Figures do not parse formulas: a power of ten as a formula would show its "$".
         drawn.figure.canvas.draw()
         ticks = [tick.get_text() for axes in drawn.figure.axes for tick in axes.get_xticklabels()]
@@ -62,7 +57,7 @@ class Agreement(unittest.TestCase):
 
     def test_nothing_published_is_no_figure(self):
         with self.assertRaises(cells.NoData):
-            self.draw({"pairs": [], "counted": 0, "median_error": None, "tables": []})
+            self.draw({"pairs": [], "counted": 0, "median_error": None})
 
 
 if __name__ == "__main__":

@@ -12,27 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from sparfuse_report import cells, wording
+
 METHODS = ["dense", "wfbp", "horovod-fusion", "syncea", "safusion-naive", "safusion-inter"]
 HARDWARE = "Intel Xeon Processor @ 2.80GHz, 2 cores, 8 GiB"
 METHOD_KEYS = ["method", "method_options", "sparsifier", "sparsifier_options"]
 METHOD_KEYS += ["density", "feedback"]
-KEYS = {
-    "method": METHOD_KEYS,
-    "sparsity": METHOD_KEYS[2:],
-    "panel": [
-        "workload",
-        "link",
-        "workers",
-        "density",
-        "sparsifier",
-        "mode",
-        "ranks_per_node",
-        "method_options",
-        "cluster",
-        "inputs",
-        "kind",
-    ],
-}
+PANEL_KEYS = ["workload", "link", "workers", "density", "sparsifier", "mode", "ranks_per_node"]
+PANEL_KEYS += ["method_options", "cluster", "inputs"]
 FACTS = {"cores": "2", "machine.memory_gib": "8", "profile": "07265b19" * 8}
 PROVENANCE = {
     "trials": 7,
@@ -117,6 +104,13 @@ def geometric(values, unit="x"):
     found = interval([math.log(value) for value in values])
     ends = (None if found[name] is None else math.exp(found[name]) for name in ("low", "high"))
     return worded(math.exp(found["value"]), *ends, found["n"], unit)
+
+
+def link_words(cell):
+    """The words for a cell's link, and those in full."""
+    link = cell["link"]
+    words = f"{link['gbps']:g} Gbit/s" if link else "unshaped"
+    return [words, f"{words} link, {link['alpha_us']:g} µs per message" if link else "unshaped link"]
 
 
 def ratio(ours, other):
@@ -301,6 +295,8 @@ class Synthetic:
             "config": {key: value for key, value in cell.items() if key != "config_hash"},
             "config_hash": hash,
             "label": cell["method"],
+            "link": link_words(cell),
+            "declared": declared,
             "dense": cell["sparsifier"] == "none",
             "trials": [
                 {key: trial[key] for key in ("id", "block", "directory")}
@@ -383,15 +379,16 @@ class Synthetic:
             figures = [
                 {"cells": shown(found, entry), **entry} for entry in part.get("figures", [])
             ]
-            cells = [self._cell(found, cell, reference) for cell in found]
-            parts.append({"kind": "throughput", **part, "cells": cells, "figures": figures})
+            made = [self._cell(found, cell, reference) for cell in found]
+            figures = [completed(made, entry, reference) for entry in figures]
+            parts.append({"kind": "throughput", **part, "cells": made, "figures": figures})
         self._points(parts)
         for part in parts:
             twins = [other for other in parts if other["id"] == part["id"] + ".predicted"]
             part["prediction"] = self._prediction(part, twins[0]) if twins else None
             part["table"] = results(part)
         return {
-            "keys": KEYS,
+            "form": cells.FORM,
             "preliminary_below": 5,
             "confidence": 0.95,
             "headlines": [],
@@ -420,6 +417,87 @@ def shown(cells, entry):
             for key, value in filters.items()
         )
     ]
+
+
+INSIDE = {  # of kinds whose panels differ in more than methods: keys in which a panel's cells differ
+    "dual_line": lambda entry: [entry["x"]],
+    "grouped_bars": lambda entry: [entry.get("x", "workers"), entry.get("series", "method")],
+    "normalised_bars": lambda entry: ["workload", "method"],
+    "scaling": lambda entry: ["workers", "method"],
+    "sensitivity": lambda entry: ["method", "inputs"],
+    "slopes": lambda entry: [entry.get("x", "cluster"), "method"],
+    "ablation": lambda entry: [entry.get("x", "workers"), "method"],
+    "waiting": lambda entry: ["sparsifier"],
+}
+
+
+def panels(found, entry):
+    """The panels of a figure in the form of spec.json: cells of one panel agree in all telling keys
+    but those inside it; a dense cell fits each density and sparsifier."""
+    inside = INSIDE.get(entry["kind"], lambda entry: ["method"])(entry)
+    chosen = [
+        i for i in entry["cells"]
+        if entry["kind"] != "scaling" or found[i]["config"]["mode"] == "modelled"
+    ]
+    loose = ("density", "sparsifier", "method_options")  # which a method may have or not
+    keys = [key for key in PANEL_KEYS if key not in inside and key not in loose]
+    groups = {}
+    for i in chosen:
+        fields = {key: found[i]["config"].get(key) for key in keys}
+        groups.setdefault(json.dumps(fields, sort_keys=True), []).append(i)
+    made = []
+    for numbers in groups.values():
+        of = found[numbers[0]]["config"]
+        rest = f"{of['workers']} workers, {link_words(of)[0]}, {of['mode']}"
+        workload = wording.workload(of["workload"])
+        made.append({"cells": numbers, "head": workload, "rest": rest, "heading": f"{workload}, {rest}"})
+    return made
+
+
+def bars(found, panel, entry, reference):
+    """The bars of a panel in the form of spec.json, without published numbers; ticks as they are."""
+    x, y = entry["x"], entry.get("y", "throughput")
+    over, series = entry.get("normalise"), entry.get("series", "method")
+    places, made = [], []
+    for i in sorted(panel["cells"], key=lambda i: str(found[i]["config"][x])):
+        cell = found[i]
+        place = cell["config"][x]
+        places += [] if place in places else [place]
+        of = cell["ratios"].get(over or reference) or {"metrics": {}}
+        ratio, metric = of["metrics"].get(y), cell["metrics"].get(y)
+        bar = {"value": None, "low": None, "high": None, "dots": []}
+        if over and ratio:
+            bar = {key: ratio[key] for key in ("value", "low", "high")} | {"dots": list(ratio["values"].values())}
+        elif not over and metric and metric["geometric"]:
+            value = metric["geometric"]["value"]
+            ends = {"low": None, "high": None}
+            if ratio and ratio["low"] and cell["config"]["method"] != reference:
+                ends = {key: value * ratio[key] / ratio["value"] for key in ends}
+            bar = {"value": value, **ends, "dots": list(metric["values"].values())}
+        why = cell["failure"] or ("exactly 0" if metric else "no value")
+        name = cell["label"] if series == "method" else str(cell["config"][series])
+        if name != over:
+            made.append({**bar, "place": places.index(place), "name": name, "cell": i, "why": why, "printed": []})
+    return {"places": [str(place) for place in places], "bars": made}
+
+
+def completed(found, entry, reference=None):
+    """A figure's entry with what the harness adds (harness/report/figures/figure_numbers.hpp)."""
+    made = {"tables": [], **entry, "panels": panels(found, entry)}
+    if entry["kind"] in ("grouped_bars", "ablation", "slopes"):
+        made["x"] = entry.get("x", "cluster" if entry["kind"] == "slopes" else "workers")
+    made.setdefault("reference", reference)
+    methods = list(dict.fromkeys(found[i]["config"]["method"] for i in entry["cells"]))
+    made["variants"] = [name for name in entry.get("methods", methods) if name in methods]
+    for panel in made["panels"]:
+        panel["rows"] = panel.get("rows", [])
+        panel["steps"] = [{"largest": None, "stated": None} for _ in made["variants"][1:]]
+        panel["printed"] = [None] * len(panel["cells"])
+        if entry["kind"] == "grouped_bars":
+            panel.update(bars(found, panel, made, reference))
+    names = [bar["name"] for panel in made["panels"] for bar in panel.get("bars", [])]
+    made["names"] = [[name, name] for name in dict.fromkeys(names)]
+    return made
 
 
 class Schedule:

@@ -24,6 +24,7 @@ from figures_fixture import (
     Page,
     Schedule,
     Synthetic,
+    completed,
     config,
     judged_sentence,
     judged_setting,
@@ -257,32 +258,6 @@ class Wording(unittest.TestCase):
             self.assertEqual(wording.workload(name), "mine")
 
 
-class Panels(unittest.TestCase):
-    def test_a_dense_reference_stands_in_every_panel(self):
-        found = [config("dense", "digits-resnet", 2, 1.0, "emulated")] + [
-            config("wfbp", "digits-resnet", 2, 1.0, "emulated", density=density)
-            for density in (0.01, 0.001)
-        ]
-        folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, folder)
-        spec = Synthetic(folder).spec({"id": "quick", "parts": [{"id": "p", "cells": found}]})
-        part = cells.Experiment(spec, folder).parts[0]
-        panels = cells.panels(part.cells, ["method", "workers"])
-        self.assertEqual([fields for fields, _ in panels], [{"density": 0.001}, {"density": 0.01}])
-        self.assertTrue(all(part.cells[0] in inside and len(inside) == 2 for _, inside in panels))
-
-    def test_those_of_model_tables_are_called_by_their_names(self):
-        tables = [f"table:{name}@0123456789ab" for name in ("one", "two")]
-        found = [config("wfbp", table, 2, 1.0, "modelled", density=0.01) for table in tables]
-        folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, folder)
-        spec = Synthetic(folder).spec({"id": "quick", "parts": [{"id": "p", "cells": found}]})
-        part = cells.Experiment(spec, folder).parts[0]
-        panels = cells.panels(part.cells, ["method", "workers"])
-        self.assertEqual([fields for fields, _ in panels], [{"workload": "one"}, {"workload": "two"}])
-        self.assertEqual([cells.panel_words(*panel)[0] for panel in panels], ["one", "two"])
-
-
 class Rendering(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -323,8 +298,9 @@ class Rendering(unittest.TestCase):
         from sparfuse_report import kinds
 
         experiment = cells.Experiment(self.spec, self.folder / "results")
-        found = [cell.config for cell in experiment.part(part).cells]
-        entry = {"cells": shown(found, entry), **entry}
+        given = next(each for each in self.spec["parts"] if each["id"] == part)
+        found = [cell["config"] for cell in given["cells"]]
+        entry = completed(given["cells"], {"cells": shown(found, entry), **entry}, given["reference"])
         made = kinds.KINDS[entry["kind"]](
             experiment, experiment.part(part), entry, style.Styles(experiment.methods)
         )
@@ -614,8 +590,13 @@ class Rendering(unittest.TestCase):
             ),
             (
                 (),
-                {"id": "quick", "parts": []},
-                "expected csv, headlines, judged, keys, provenance",
+                {"form": cells.FORM, "id": "quick", "parts": []},
+                "expected csv, headlines, judged, provenance",
+            ),
+            (
+                (),
+                {**self.spec, "form": 1},
+                "form 1; expected 2: another version of sparfuse wrote it; `sparfuse figure` and",
             ),
         ):
             code, _, error = self.render("figure", *more, spec=spec)

@@ -18,8 +18,6 @@ the series that it names; nothing else of the store is read.
       why the steps of two cells, given by their config_hash, take unequal time: two timelines in
       the formats of figures, and the text or the JSON of FILE.json, which the harness made of what
       the verb `parts` (the same options, --out FILE.json) found in their steps.
-  sparfuse_report skill   --results DIR --index index.json
-      predictions of published numbers beside formulas, of all experiments of the index in one table.
   sparfuse_report rates   --data FILE.json --out DIR [--quiet]
       the rates that utilisations need, as `sparfuse advise --utilisation` found; prints
       likewise
@@ -56,13 +54,11 @@ from sparfuse_report import (
     rates,
     report,
     series,
-    skill,
     style,
     tables,
     web,
 )
 from sparfuse_report.drawn import numbers
-from sparfuse_report.kinds import agreement, grouped
 
 
 def read_json(path):
@@ -129,7 +125,7 @@ def draw_figures(arguments):
             continue
         data[name] = numbers(drawn)
         paths = write_figure(drawn, arguments.out, name)
-        print(*paths, *tables.write_csv(drawn.tables, arguments.out, name), sep="\n")
+        print(*paths, *tables.write_csv(tables.of(entry), arguments.out, name), sep="\n")
         written += 1
     if written and not asked:
         write_page(Path(arguments.out) / "numbers.csv", experiment.csv)
@@ -167,35 +163,6 @@ def write_paper(arguments):
         write_page(entry["report"], report.render(*loaded[-1]))
     write_page(arguments.out, paper.render(index, loaded, arguments.out))
     return 0
-
-
-def print_skill(arguments):
-    predict = {"agreement": agreement.predictions, "grouped_bars": grouped.predictions}
-    found, untried = [], 0
-    for entry in read_json(arguments.index)["experiments"]:
-        experiment, _ = load_spec(entry["spec"], entry["id"], arguments.results)
-        figures = [
-            (part, figure, name)
-            for part, figure, name in name_figures(experiment)
-            if figure.get("kind") in predict and figure.get("published")
-        ]
-        if figures and not any(cell.n for cell in experiment.all_cells()):
-            print(f"{experiment.id}: no trials; `sparfuse run {experiment.id}` comes first", file=sys.stderr)
-            untried += 1
-            continue
-        for part, figure, name in figures:
-            try:
-                predictions = predict[figure["kind"]](part, figure)
-            except selection.NoData as reason:
-                print(f"{experiment.id}, {name}: {reason}", file=sys.stderr)
-                continue
-            if predictions:
-                found.append((experiment.id, name, predictions))
-    if not found and not untried:
-        kinds = " or ".join(predict)
-        print(f"no figure of kind {kinds} has predictions of published numbers", file=sys.stderr)
-    print(skill.markdown(skill.testbeds(found)))
-    return 0 if found else 1
 
 
 def _cells_of(arguments):
@@ -271,7 +238,6 @@ def main(argv=None):
         ("parts", write_parts, [*spec, *pair], [], []),
         ("explain", explain_pair, [*spec, *pair, "found"], [], ["json"]),
         ("paper", write_paper, ["results", "index", "out"], [], []),
-        ("skill", print_skill, ["results", "index"], [], []),
         ("phase", functools.partial(draw_answer, phase), ["data", "out"], [], ["quiet"]),
         ("rates", functools.partial(draw_answer, rates), ["data", "out"], [], ["quiet"]),
         ("compare", draw_comparison, ["data", "out"], [], ["quiet"]),

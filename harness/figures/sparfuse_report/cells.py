@@ -1,4 +1,4 @@
-"""Reads the experiment that spec.json describes, and spreads its cells over the panels of figures.
+"""Reads the experiment that spec.json describes.
 
 Which trials count, which cells are compared and every interval and ratio stand in spec.json, which
 the harness writes (harness/report); nothing of it is decided or computed again here.
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparfuse_report import series, wording
+
+FORM = 2  # of spec.json (kSpecForm of harness/report/spec.hpp)
 
 
 class SpecError(Exception):
@@ -75,6 +77,8 @@ class Cell:
         self.hash, self.metrics = fields["config_hash"], fields["metrics"]
         self.dense, self.oversubscribed = fields["dense"], fields["oversubscribed"]
         self.hardware, self.sources = fields["hardware"], fields["sources"]
+        self.link, self.link_in_full = fields["link"]  # words
+        self.declared = fields["declared"]  # whether it models a declared cluster
         self.set_aside = fields["set_aside"]
         self.disturbed = fields.get("disturbed") or []  # disturbed trials
         self.trials = {
@@ -124,11 +128,6 @@ class Cell:
         over = self.fields["ratios"].get(method)
         return Interval.of(over["metrics"].get(metric)) if over else None
 
-    def compared_with(self, method):
-        """The cell of `method` that ratios divide by; None if there is none."""
-        over = self.fields["ratios"].get(method)
-        return self.part.cells[over["cell"]] if over else None
-
     def points(self):
         """Live cells that equal this modelled cell in all but the launch."""
         parts = self.part.experiment.parts
@@ -147,7 +146,7 @@ class Cell:
             self.label,
             str(self.workload),
             f"{self.workers} workers",
-            wording.link_in_full(self.config),
+            self.link_in_full,
         ]
         if not self.dense:
             words.insert(1, f"density {self.density:g}")
@@ -188,11 +187,16 @@ class Experiment:
     """The content of spec.json; trials' directories are relative to the folder `results`."""
 
     def __init__(self, spec, results):
-        missing = {"id", "keys", "parts", "headlines", "judged", "csv", "provenance"} - set(spec)
+        if spec.get("form") != FORM:
+            raise SpecError(
+                f"spec.json: form {spec.get('form', 1)}; expected {FORM}: another version of sparfuse wrote it; "
+                "`sparfuse figure` and `sparfuse report` write it anew"
+            )
+        missing = {"id", "parts", "headlines", "judged", "csv", "provenance"} - set(spec)
         if missing:
             raise SpecError(f"spec.json: expected {', '.join(sorted(missing))}")
         self.id, self.title = spec["id"], spec.get("title") or spec["id"]
-        self.paper, self.results, self.keys = spec.get("paper"), results, spec["keys"]
+        self.paper, self.results = spec.get("paper"), results
         self.preliminary_below = spec["preliminary_below"]
         self.confidence = spec["confidence"]
         self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
@@ -235,57 +239,17 @@ def shown_with(part, figure, metric, but=None):
     return chosen
 
 
-def heading(fields, cells, leave_out=()):
-    """The heading of a table's group: all words that set its panel apart, with links in full."""
-    return ", ".join(filter(None, panel_words(fields, cells, leave_out, full_link=True)))
+class Panel:
+    """The cells of one panel of a figure, and the words that set it apart, as the harness found them
+    (harness/report/figures/panels.hpp)."""
+
+    def __init__(self, part, given):
+        self.given, self.cells = given, [part.cells[i] for i in given["cells"]]
+        self.head, self.rest = given["head"], given["rest"]
 
 
-def panel_keys(cells, placed):
-    """The fields that panels must differ in so that no two cells share a place. Fields of `placed`
-    (such as x and series) differ inside a panel."""
-    placed = ["link" if key == "link_gbps" else key for key in placed]
-    keys, known = [], cells[0].part.experiment.keys["panel"] if cells else []
-    if "workload" not in placed and len({cell.workload for cell in cells}) > 1:
-        keys.append("workload")  # workloads have different units
-    while True:
-        places = {}
-        for cell in cells:
-            places.setdefault(canonical([cell.get(key) for key in keys + placed]), []).append(cell)
-        crowded = next((group for group in places.values() if len(group) > 1), None)
-        if crowded is None:
-            return keys
-        left = [key for key in known if key not in (*keys, *placed)]
-        new = [key for key in left if len({canonical(cell.get(key)) for cell in crowded}) > 1]
-        if not new:
-            return keys
-        keys.append(new[0])
-
-
-def panels(cells, placed):
-    """[(fields, cells)] of the panels, sorted by workload in the experiment's order, then by fields.
-
-    A dense cell has no density: if panels differ in sparsity, it stands in each.
-    """
-    keys = panel_keys(cells, placed)
-    sparsity = cells[0].part.experiment.keys["sparsity"] if cells else []
-    sparse = [cell for cell in cells if not cell.dense] or cells
-    found = []
-    for cell in (sparse if any(key in sparsity for key in keys) else cells):
-        fields = {key: cell.get(key) for key in keys}
-        if fields not in found:
-            found.append(fields)
-    workloads = [fields.get("workload") for fields in found]
-
-    def stands_in(cell, fields):
-        known = {key: value for key, value in fields.items() if not (key in sparsity and cell.dense)}
-        return all(cell.get(key) == value for key, value in known.items())
-
-    def rank(fields):  # workloads in order of appearance; links and workers ascending
-        rest = (sort_key(fields[key]) for key in keys if key != "workload")
-        return workloads.index(fields.get("workload")), *rest
-
-    found.sort(key=rank)
-    return [(fields, [cell for cell in cells if stands_in(cell, fields)]) for fields in found]
+def panels(part, figure):
+    return [Panel(part, given) for given in figure.get("panels", [])]
 
 
 def sort_key(value):
@@ -297,58 +261,3 @@ def sort_key(value):
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return (0, float(value), "")
     return (1, 0.0, value if isinstance(value, str) else canonical(value))
-
-
-def field_words(key, value, full_link=False):
-    """The words for `key = value` in a panel's title or a table's heading."""
-    if key == "link":
-        return (wording.link_in_full if full_link else wording.link)({"link": value})
-    if key == "link_gbps":
-        return "unshaped" if value is None else f"{value:g} Gbit/s"
-    if key == "workers":
-        return f"{value} worker{'s' if value != 1 else ''}"
-    if key in ("workload", "mode", "method", "label", "sparsifier"):
-        return str(value)
-    if isinstance(value, dict):
-        said = ", ".join(f"{name} {item}" for name, item in wording.flatten(value).items())
-        return said or f"no {key}"
-    words = f"{value:g}" if isinstance(value, float) else value
-    return f"{key.replace('_', ' ')} {words}"
-
-
-def common(cells, key):
-    """The value that all cells have; None if they differ."""
-    values = {canonical(cell.get(key)) for cell in cells}
-    return cells[0].get(key) if len(values) == 1 else None
-
-
-def panel_words(fields, cells, leave_out=(), full_link=False):
-    """(workload, the other words that set the panel apart). Workers, link and mode are always among
-    these, unless `leave_out` has them because they stand on an axis."""
-    said = dict(fields)
-    for key in ("workers", "link"):
-        if (
-            key not in said
-            and key not in leave_out
-            and (key == "workers" or len({canonical(cell.get("link")) for cell in cells}) == 1)
-        ):
-            value = common(cells, key)
-            if value is not None or key == "link":
-                said[key] = value
-    order = ["workers", "link"]
-    keys = [key for key in order if key in said] + [key for key in said if key not in order]
-    words = [
-        field_words(key, said[key], full_link)
-        for key in keys
-        if key not in ("workload", *leave_out)
-    ]
-    cluster = wording.declared_cluster({"cluster": common(cells, "cluster")})
-    if cluster and "cluster" not in said:
-        if "link" in said and said["link"] is None and "link" not in leave_out:
-            words.remove(field_words("link", None, full_link))
-        words.append(f"cluster {cluster}")
-    modes = sorted({cell.mode for cell in cells if cell.mode})
-    if modes and "mode" not in said:
-        words.append(" and ".join(modes))
-    workloads = sorted({str(cell.workload) for cell in cells})
-    return (", ".join(workloads) if "workload" not in leave_out else ""), ", ".join(words)

@@ -1,7 +1,7 @@
 """Holds what a figure kind hands back, lists the numbers that it drew, and words its caption: how its
 numbers were obtained, on what, and what spreads mean."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from matplotlib.patches import Rectangle
 
@@ -14,7 +14,6 @@ class Drawn:
     title: str
     caption: str
     handles: list  # entries of the legend, which style.finish places
-    tables: list = field(default_factory=list)  # the figure's numbers, each a tables.Table
 
 
 def numbers(drawn):
@@ -62,7 +61,7 @@ def _links(cells):
     sentences = []
     for word, modes_of in (("Shaped", ("measured", "emulated")), ("Modelled link", ("modelled",))):
         found = {
-            (cell.config["link"].get("gbps", 0), wording.link_in_full(cell.config))
+            (cell.config["link"].get("gbps", 0), cell.link_in_full)
             for cell in cells
             if cell.config.get("link") and cell.mode in modes_of
         }
@@ -82,7 +81,7 @@ def _sample(cells):
         seeds = wording.blocks(modelled).replace("block", "seed")
         if any(cell.mean("step_uncertainty") is not None for cell in cells):
             how = "computed; intervals follow from the profile's errors of measurement"
-        elif any(wording.declared_cluster(cell.config) for cell in cells):
+        elif any(cell.declared for cell in cells):
             how = "computed; intervals follow from the ranges of the cluster's inputs"
         else:
             how = "computed, so without an interval"

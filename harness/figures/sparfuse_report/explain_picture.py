@@ -96,8 +96,8 @@ def timelines(of, over, found):
     factor, of_unit = wording.seconds_scale(abs(change))
     setting = f"{of.describe()}; {over.describe()}"
     if not found["unlike_in"]:
-        workers = selection.field_words("workers", of.workers)
-        setting = f"{of.workload}, {workers}, {wording.link_in_full(of.config)}"
+        workers = wording.workers(of.workers)
+        setting = f"{of.workload}, {workers}, {of.link_in_full}"
     text = caption(
         [of, over],
         f"Setting: {setting}. One step of each shows its course and has no "

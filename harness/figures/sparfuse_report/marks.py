@@ -94,9 +94,9 @@ class Marks:
     def _explain(self, label, look):
         self._handles.setdefault(label, style.entry(label, **look))
 
-    def value(self, axes, place, width, height, row, calibrated=False):
+    def value(self, axes, place, width, height, row):
         """Draws a published number over the slot [place - width / 2, place + width / 2]."""
-        if calibrated:
+        if row.calibrated:
             axes.plot(place, height, zorder=7, path_effects=_HALO, **_CROSS)
             self._explain(CALIBRATED, _CROSS)
         elif row.from_text:

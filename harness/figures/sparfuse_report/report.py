@@ -8,7 +8,7 @@ import io
 import matplotlib
 
 from sparfuse_report import cells as selection
-from sparfuse_report import kinds, page, style, wording
+from sparfuse_report import kinds, page, style, tables, wording
 
 LONG_TABLE = 40  # rows; a longer table can be folded
 
@@ -27,13 +27,13 @@ def drawn_figure(experiment, part, entry, styles, name):
         known = ", ".join(kinds.KINDS)
         return Shown(f"Unknown figure kind '{kind}'; known: {known}.", wrong=True)
     try:
-        return embedded(kinds.KINDS[kind](experiment, part, entry, styles), name)
+        return embedded(kinds.KINDS[kind](experiment, part, entry, styles), name, tables.of(entry))
     except selection.NoData as reason:
         return Shown(f"Figure '{kind}' is not shown: {reason}.")
 
 
-def embedded(drawn, name):
-    """The figure as a picture within the page; equal figures give equal text."""
+def embedded(drawn, name, numbers=()):
+    """The figure as a picture within the page, with its tables; equal figures give equal text."""
     style.finish(drawn.figure, drawn.title, drawn.handles)
     picture = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": name}):
@@ -41,7 +41,7 @@ def embedded(drawn, name):
     width = f"{drawn.figure.get_size_inches()[0] * 130:.0f}"
     style.close(drawn.figure)
     data = base64.b64encode(picture.getvalue()).decode()
-    return Shown(drawn.caption, title=drawn.title, width=width, picture=data, tables=drawn.tables)
+    return Shown(drawn.caption, title=drawn.title, width=width, picture=data, tables=numbers)
 
 
 def _failures(experiment):
@@ -109,7 +109,7 @@ def _origin(experiment):
     said = experiment.provenance
     links = sorted(
         {
-            f"{wording.link_in_full(cell.config)} ({cell.mode})"
+            f"{cell.link_in_full} ({cell.mode})"
             for cell in experiment.all_cells()
             if cell.n
         }

@@ -216,13 +216,9 @@ def panels(count, columns, panel_height, **keywords):
 
 def rows_of_workloads(found, widest):
     """The panels in rows, [[panel]]: a row has one workload and at most `widest` panels."""
-    workloads = []
-    for fields, _ in found:
-        if fields.get("workload") not in workloads:
-            workloads.append(fields.get("workload"))
     rows = []
-    for workload in workloads:
-        row = [panel for panel in found if panel[0].get("workload") == workload]
+    for workload in dict.fromkeys(panel.head for panel in found):
+        row = [panel for panel in found if panel.head == workload]
         rows += [row[start : start + widest] for start in range(0, len(row), widest)]
     return rows
 

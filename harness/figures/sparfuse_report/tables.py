@@ -1,4 +1,4 @@
-"""Holds the numbers that a figure shows beside a paper's, as tables of a page and as CSV."""
+"""Holds the numbers that a figure shows, as tables of a page and as CSV. The harness makes them."""
 
 import csv
 from dataclasses import dataclass, field
@@ -14,6 +14,11 @@ class Table:
     @property
     def length(self):
         return sum(len(rows) for _, rows in self.groups)
+
+
+def of(figure):
+    """The tables of a figure's entry."""
+    return [Table(**each) for each in figure.get("tables", [])]
 
 
 def write_csv(found, folder, name):

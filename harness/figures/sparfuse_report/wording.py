@@ -116,18 +116,16 @@ def evaluated(unit):
     return f"Evaluated metric ({unit})" if unit and unit != "1" else "Evaluated metric"
 
 
-def tick(key, value, cell=None):
-    """A tick of the axis `key`; `cell` tells the unshaped link from a declared cluster's own."""
+def tick(key, cell):
+    """A tick of the axis `key`."""
+    value = cell.get(key)
     if key == "link":
-        if value is None and cell is not None and declared_cluster(cell.config):
-            return "the cluster's"
-        return link({"link": {"gbps": value} if isinstance(value, float) else value})
+        return cell.link
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
-def apart(ours, theirs, decimals=1):
-    """The relative distance of our number from theirs, as "+2.5 %"."""
-    return f"{100 * (ours / theirs - 1):+.{decimals}f}{THIN}%"
+def workers(count):
+    return f"{count} worker{'s' if count != 1 else ''}"
 
 
 def number(value, digits=3):
@@ -173,39 +171,6 @@ def unit_scale(unit, largest):
     if unit in ("B", "bytes"):
         return bytes_scale(largest)
     return 1.0, unit
-
-
-def declared_cluster(config):
-    """The declared cluster of a modelled configuration, which has a link of its own; else None."""
-    cluster = config.get("cluster")
-    return None if cluster in (None, "this-machine", "machines-like-this") else cluster
-
-
-def link(config):
-    """The words for a link: its speed, "unshaped", or "the cluster's own"."""
-    shape = config.get("link")
-    if not shape:
-        return "the cluster's own" if declared_cluster(config) else "unshaped"
-    words = f"{_gbps(shape['gbps'])} Gbit/s"
-    within = shape.get("intra_node_gbps")
-    return words if within is None else f"{words}, {_gbps(within)} within nodes"
-
-
-def _gbps(value):
-    return number(value) if value >= 999.5 else f"{value:g}"
-
-
-def link_in_full(config):
-    shape = config.get("link")
-    if not shape:
-        return "the cluster's own links" if declared_cluster(config) else "unshaped link"
-    alpha, within = shape.get("alpha_us"), shape.get("intra_node_gbps")
-    words = f"{_gbps(shape['gbps'])} Gbit/s link"
-    if alpha is not None:
-        words += f", {alpha:g} µs per message"
-    if within is not None:
-        words += f"; within nodes {_gbps(within)} Gbit/s, {shape['intra_node_us']:g} µs"
-    return words
 
 
 def blocks(counts):

@@ -171,7 +171,9 @@ std::string KeyWords(const std::string& key, const json& value) {
     }
     return words;
   }
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const std::string text = value.is_string()         ? value.get<std::string>()
+                           : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
+                                                     : value.dump();
   const bool says_itself =
       key == "workload" || key == "mode" || key == "method" || key == "sparsifier";
   return says_itself ? text : name + " " + text;

@@ -152,14 +152,12 @@ FoundProfile FindProfile(const Catalog& catalog, const Store& store,
 
 namespace {
 
-// As it was before a cell had this key, where the cell does not say it.
 std::string HashOfProfile(const ProfileOutcomes& profile) {
-  constexpr const char* kLaterKey = "broadcast_bytes";
+  // There were cells with these keys before profiles had hashes.
+  constexpr std::string_view kCounted[] = {"data", "data_id", "weights", "weights_id", "evaluate"};
   json said = ToJson(profile);
-  for (json& outcome : said) {
-    json& config = outcome["config"];
-    if (config.is_object() && config.value(kLaterKey, json()).is_null()) config.erase(kLaterKey);
-  }
+  for (json& outcome : said)
+    if (outcome["config"].is_object()) EraseLaterKeys(outcome["config"], kCounted);
   return ContentHash(said);
 }
 

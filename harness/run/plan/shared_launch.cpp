@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "core/device/card.hpp"
@@ -51,17 +50,11 @@ std::string WhyAlone(std::span<const PlannedTrial> trials,
 }  // namespace
 
 bool MayShareALaunch(const CellConfig& a, const CellConfig& b) {
-  const auto of_process = [](const CellConfig& config) {
-    return std::tie(config.kind, config.mode, config.workload, config.workers,
-                    config.ranks_per_node, config.threads_per_worker, config.transport,
-                    config.device, config.precision, config.deadline_seconds);
-  };
   const auto takes_turns = [](const CellConfig& config) {
     return config.kind == TrialKind::kThroughput && !config.modelled() &&
            !config.method_options.exchanges_beside_steps();
   };
-  return (&a == &b) ||
-         (takes_turns(a) && takes_turns(b) && of_process(a) == of_process(b) && a.link == b.link);
+  return &a == &b || (takes_turns(a) && takes_turns(b) && HaveTheSameProcesses(a, b));
 }
 
 double BytesBetweenTurns(const CellConfig& config) {

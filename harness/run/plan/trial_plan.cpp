@@ -13,6 +13,7 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
@@ -373,14 +374,8 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
       std::map<std::string, FoundProfile> profiles;  // cells that differ in the method share one
       for (const auto& cell : part.cells) {
         if (!cell.config.modelled()) continue;
-        json of_profile;
-        for (const char* key :
-             {"cluster", "workload", "workload_options", "recipe", "batch_per_worker",
-              "threads_per_worker", "workers", "ranks_per_node", "link", "inputs",
-              "broadcast_bytes", "device", "precision"}) {
-          of_profile[key] = cell.json.at(key);
-        }
-        const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
+        const auto [found, is_new] =
+            profiles.try_emplace(CanonicalWithout(cell.json, MethodKeys()));
         if (is_new) {
           found->second =
               FindProfile(context.catalog, context.store, rows, cell.config, needs, system_hash);

@@ -8,7 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -35,12 +34,12 @@ struct StepOfAllRanks {
 // What a cell's exchanges look like where that follows from its configuration alone.
 enum class Traffic : std::uint8_t { kOther, kDenseRing, kGatheredPairs };
 
-// Planners that give every unit the cell's density. Others send some tensors whole.
+// Of a planner whose plug-in is not loaded nothing is known.
 bool PlansTheDensity(const json& options) {
-  static const std::set<std::string> kPlanners = {"by-bytes",      "by-count",   "cupcake",
-                                                  "fusion-degree", "layer-wise", "mg-wfbp",
-                                                  "omgs",          "safusion",   "whole-model"};
-  return kPlanners.contains(TextOf(options, "planner"));
+  const auto planners = Planners();
+  const auto found =
+      std::ranges::find(planners, TextOf(options, "planner"), &PlannerDescriptor::name);
+  return found != planners.end() && found->keeps_density;
 }
 
 bool SelectsInEveryStep(const json& config) {

@@ -116,6 +116,24 @@ TEST(Planners, CoverEveryLayoutOnce) {
   }
 }
 
+// Stored trials are checked by it (harness/store/evidence).
+TEST(Planners, KeepTheDensityIfTheySaySo) {
+  GradientLayout layout;
+  for (std::size_t t = 0; t < 41; ++t) layout.Add("t", {1}, 1 + 977 * t % 5000);
+  const BackwardProfile backward = EvenBackward(41);
+  const CostModel cost = EvenCost();
+  std::size_t that_do = 0;
+  for (const PlannerDescriptor& planner : Planners()) {
+    if (!planner.keeps_density) continue;
+    ++that_do;
+    const Plan plan =
+        PlanOf(planner.name, InputOf(layout, {4, 1}, 0.1, Sparsified::kAhead, backward, cost));
+    for (std::size_t t = 0; t < 41; ++t)
+      EXPECT_EQ(plan.TensorOf(layout, t), TensorPlan{.density = 0.1}) << planner.name << ": " << t;
+  }
+  EXPECT_GT(that_do, 0u);
+}
+
 TEST(Plan, HashTellsPlansApart) {
   const GradientLayout layout = LayoutOf({10, 20, 30});
   EXPECT_EQ(PlanOf("layer-wise", layout).Hash(), PlanOf("layer-wise", layout).Hash());

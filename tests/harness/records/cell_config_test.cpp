@@ -199,5 +199,42 @@ TEST(ConfigHash, AnOptionThatCameLaterCountsOnlyWhereItDoesNotWhatWasDoneBefore)
   EXPECT_NE(hash(1), ConfigHash(Cell()));
 }
 
+TEST(CellConfig, ProcessesAreTheSameForCellsThatDifferInMethodAndLength) {
+  CellConfig other = Cell();
+  other.method = "another";
+  other.density = 0.5;
+  other.steps += 1;
+  other.accumulation += 1;
+  EXPECT_TRUE(HaveTheSameProcesses(Cell(), other));
+  const auto apart = [](auto change) {
+    CellConfig changed = Cell();
+    change(changed);
+    return !HaveTheSameProcesses(Cell(), changed);
+  };
+  EXPECT_TRUE(apart([](CellConfig& cell) { cell.workload = "text-gpt"; }));
+  EXPECT_TRUE(apart([](CellConfig& cell) { cell.workers = 2; }));
+  EXPECT_TRUE(apart([](CellConfig& cell) { cell.threads_per_worker += 1; }));
+  EXPECT_TRUE(apart([](CellConfig& cell) { cell.precision = Precision::kFp32; }));
+  EXPECT_TRUE(apart([](CellConfig& cell) { cell.link.reset(); }));
+  EXPECT_TRUE(apart([](CellConfig& cell) { cell.deadline_seconds += 1; }));
+}
+
+// Profiles' hashes count some of the keys that were added later.
+TEST(CellConfig, LaterKeysAreErasedUnlessTheySaySomethingOrAreKept) {
+  nlohmann::json config = ToJson(CellConfig());
+  ASSERT_TRUE(config.contains("broadcast_bytes") && config.contains("data"));
+  constexpr std::string_view kKept[] = {"data"};
+  EraseLaterKeys(config, kKept);
+  EXPECT_FALSE(config.contains("broadcast_bytes"));
+  EXPECT_TRUE(config.contains("data"));
+  EXPECT_TRUE(config.contains("workers"));
+  CellConfig says;
+  says.broadcast_bytes = 7;
+  config = ToJson(says);
+  EraseLaterKeys(config);
+  EXPECT_EQ(config["broadcast_bytes"], 7);
+  EXPECT_FALSE(config.contains("data"));
+}
+
 }  // namespace
 }  // namespace sparfuse::harness

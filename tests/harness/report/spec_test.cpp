@@ -67,6 +67,9 @@ TEST_F(Spec, CellsHaveTheirTrialsNumbersAndRatios) {
   const json& wfbp = part["cells"][1];
   EXPECT_EQ(wfbp["trials"][0]["directory"], "trials/t/1");
   EXPECT_EQ(wfbp["config"]["device"], "cpu");
+  EXPECT_EQ(wfbp["link"], json({"unshaped", "unshaped link"}));
+  EXPECT_EQ(wfbp["declared"], false);
+  EXPECT_EQ(spec["form"], kSpecForm);
   EXPECT_EQ(wfbp["metrics"]["throughput"]["unit"], "images/s");
   EXPECT_EQ(wfbp["metrics"]["throughput"]["values"], json({{"0", 5.0}}));
   EXPECT_EQ(wfbp["metrics"]["throughput"]["geometric"]["low"], nullptr);

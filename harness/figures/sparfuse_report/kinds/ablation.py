@@ -3,21 +3,12 @@
 from matplotlib.patches import Patch
 
 from sparfuse_report import cells as selection
-from sparfuse_report import marks, style, tables, wording
+from sparfuse_report import marks, style, wording
 from sparfuse_report import published as papers
 from sparfuse_report.drawn import Drawn, caption
 
 LEAST_SCALE = 5.0  # percent, the least height of the axis of gains
 STEP_WIDTH = 0.92  # width of a group of bars
-
-
-def _variants(figure, chosen, styles):
-    """The variants in the order of `methods`, else in the figures' own order: from the least part of a
-    system to the whole."""
-    present = styles.sort(cell.method for cell in chosen)
-    wanted = figure.get("methods")
-    wanted = [wanted] if isinstance(wanted, str) else wanted or present
-    return [name for name in wanted if name in present]
 
 
 class _Steps:
@@ -46,33 +37,6 @@ class _Steps:
             if ratio:
                 found[place] = ratio
         return found
-
-
-def _published_gains(published, rows, variants, step, x):
-    """{place: (row, ratio)} of a step's gains in a paper's figure."""
-    found = {}
-    for row in rows:
-        if published.ours(row.method) != variants[step] or row.value is None:
-            continue
-        for other in rows:
-            if (
-                published.ours(other.method) == variants[step - 1]
-                and other.artifact == row.artifact
-                and other.place(x) == row.place(x)
-                and other.value
-            ):
-                found[row.place(x)] = (row, row.value / other.value)
-    return found
-
-
-def _stated_gain(published, workload, variants, step):
-    """The row of a step's gain of "up to" so much in a paper's text; None without one."""
-    wanted = [variants[step], variants[step - 1]]
-    for row in published.stated(workload):
-        gain = row.gain()
-        if gain and [published.ours(name) for name in gain[:2]] == wanted:
-            return row
-    return None
 
 
 def _percent(ratio):
@@ -111,7 +75,7 @@ def _sequence(axes, steps, styles, found):
     marks.level(axes, 1.0)
     axes.set_ylim(0, top * (1.3 if turn else 1.14))
     words = [
-        wording.tick(steps.x, place, next(c for c in steps.inside if c.get(steps.x) == place))
+        wording.tick(steps.x, next(c for c in steps.inside if c.get(steps.x) == place))
         for place in steps.places
     ]
     style.groups_of_bars(axes, words)
@@ -119,7 +83,7 @@ def _sequence(axes, steps, styles, found):
     axes.set_ylabel(wording.over(steps.metric, variants[0]))
 
 
-def _largest(axes, steps, styles, found, published, rows):
+def _largest(axes, steps, styles, found, published, printed):
     """Draws each step's largest gain over all places, and the paper's gain beside it."""
     ends = [0.0]
     for step in range(1, len(steps.variants)):
@@ -129,15 +93,14 @@ def _largest(axes, steps, styles, found, published, rows):
             cell = steps.cell(variant, steps.places[0]) or steps.inside[0]
             axes.bar(step, best, 0.7, **marks.bar(styles[variant], cell.mode))
             ends.append(best)
-        printed = _published_gains(published, rows, steps.variants, step, steps.x)
-        if printed:
-            row, ratio = max(printed.values(), key=lambda pair: pair[1])
-            found.value(axes, step, 0.8, 100 * (ratio - 1), row)
-            ends.append(100 * (ratio - 1))
-        stated = _stated_gain(published, steps.inside[0].workload, steps.variants, step)
-        if stated:
-            found.text(axes, step, stated.value)
-            ends.append(stated.value)
+        if theirs := printed[step - 1]["largest"]:
+            position, gain = theirs
+            found.value(axes, step, 0.8, gain, published.rows[position])
+            ends.append(gain)
+        if (position := printed[step - 1]["stated"]) is not None:
+            stated = published.rows[position].value
+            found.text(axes, step, stated)
+            ends.append(stated)
     marks.level(axes, 0.0)
     low, high = min(ends), max(ends)
     # On an axis of their own, gains of less than a percent would look large.
@@ -151,11 +114,9 @@ def _largest(axes, steps, styles, found, published, rows):
 
 
 def ablation(experiment, part, figure, styles):
-    x = figure.get("x", "workers")
-    x = "link" if x == "link_gbps" else x
-    metric = selection.metric_of(figure)
+    x, metric = figure["x"], selection.metric_of(figure)
     chosen = part.shown(figure)
-    variants = _variants(figure, chosen, styles)
+    variants = figure["variants"]
     if len(variants) < 2:
         raise selection.SpecError(
             f"part '{part.id}': an ablation needs two methods or more; its cells have "
@@ -165,59 +126,21 @@ def ablation(experiment, part, figure, styles):
     if not any(cell.values(metric) for cell in chosen):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
     published, found = papers.Published(figure), marks.Marks()
-    panels = selection.panels(chosen, [x, "method"])
-    rows_of, elsewhere = papers.spread(published, panels, x)
+    panels = selection.panels(part, figure)
     made, grid = style.figure(len(panels), 2, 2.1, gridspec_kw={"width_ratios": [3.4, 1]})
-    table = tables.Table(
-        ["step", wording.axis(x).lower(), "gain", "published (figure)", "stated", "n"]
-    )
-    for position, (fields, inside) in enumerate(panels):
-        steps = _Steps(inside, variants, x, metric)
-        left, right = grid[position]
+    for panel, (left, right) in zip(panels, grid):
+        steps = _Steps(panel.cells, variants, x, metric)
         _sequence(left, steps, styles, found)
-        _largest(right, steps, styles, found, published, rows_of[position])
-        style.panel_title(left, *selection.panel_words(fields, inside, (x,)))
-        rows = _table_rows(steps, published, rows_of[position])
-        table.groups.append((selection.heading(fields, inside, (x,)), rows))
+        _largest(right, steps, styles, found, published, panel.given["steps"])
+        style.panel_title(left, panel.head, panel.rest)
     handles = [Patch(label=name, **styles[name].bar()) for name in variants] + found.handles()
     title = figure.get("title") or f"What each step from {variants[0]} to {variants[-1]} gains"
-    shown = [row for row in published.rows if not row.stated]
     text = caption(
         chosen,
         f"Left: geometric mean over blocks of the ratio to {variants[0]}; above a bar its gain over "
         "the bar before it. Whiskers: 95 % t interval of the paired log-ratio, if there are "
         f"several blocks. Right: the largest gain of a step over all {wording.axis(x).lower()}.",
-        f'{published.source(shown)} A stated gain is an "up to" in the paper.' if published else "",
-        papers.settings_words(elsewhere),
+        f'{published.source} A stated gain is an "up to" in the paper.' if published else "",
+        published.elsewhere,
     )
-    table.notes.append(
-        "Gain: ours / the variant before − 1, paired over blocks, with its 95 % t interval."
-    )
-    return Drawn(made, title, text, handles, [table])
-
-
-def _table_rows(steps, published, rows):
-    lines = []
-    for step in range(1, len(steps.variants)):
-        variant, before = steps.variants[step], steps.variants[step - 1]
-        printed = _published_gains(published, rows, steps.variants, step, steps.x)
-        stated = _stated_gain(published, steps.inside[0].workload, steps.variants, step)
-        for place in steps.places:
-            ratio = steps.gains(step).get(place)
-            cell = steps.cell(variant, place)
-            theirs = printed.get(place["gbps"] if isinstance(place, dict) else place)
-            if ratio and ratio.low is not None:
-                gain = f"{_percent(ratio.value)} [{_percent(ratio.low)}, {_percent(ratio.high)}]"
-            elif ratio:
-                gain = _percent(ratio.value)
-            else:
-                gain = (cell.failure() if cell else None) or wording.NONE
-            lines.append([
-                f"{variant} over {before}",
-                wording.tick(steps.x, place, cell),
-                gain,
-                _percent(theirs[1]) if theirs else wording.NONE,
-                f"up to {stated.printed}{wording.THIN}%" if stated else wording.NONE,
-                str(ratio.n) if ratio else wording.NONE,
-            ])
-    return lines
+    return Drawn(made, title, text, handles)

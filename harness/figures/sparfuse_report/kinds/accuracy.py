@@ -3,21 +3,12 @@
 from matplotlib.patches import Patch
 
 from sparfuse_report import cells as selection
-from sparfuse_report import marks, style, tables, wording
+from sparfuse_report import marks, style, wording
 from sparfuse_report import published as papers
 from sparfuse_report.drawn import Drawn, caption
 
 TALLEST = 1.6  # the highest end of an axis of ratios
 NARROW = 6  # bars in a panel that fits beside another panel
-
-
-def _reference(part, figure):
-    name = figure.get("reference") or part.reference
-    if not name:
-        raise selection.SpecError(
-            f"part '{part.id}': normalised_bars needs reference = a method of its cells"
-        )
-    return name
 
 
 def _group_words(workload, inside, metric):
@@ -27,24 +18,21 @@ def _group_words(workload, inside, metric):
 
 def normalised_bars(experiment, part, figure, styles):
     """Draws `y` (the final metric) of each method divided by the reference's, seed by seed."""
-    metric, reference = selection.metric_of(figure, "final_metric"), _reference(part, figure)
+    metric, reference = selection.metric_of(figure, "final_metric"), figure["reference"]
     chosen = selection.shown_with(part, figure, metric, but=reference)
     printed, found = papers.Published(figure), marks.Marks()
-    inputs = papers.calibration(chosen)
-    panels = selection.panels(chosen, ["workload", "method"])
+    panels = selection.panels(part, figure)
     names = [name for name in styles.sort(cell.method for cell in chosen) if name != reference]
-    many = max(len({cell.workload for cell in inside}) for _, inside in panels)
+    many = max(len({cell.workload for cell in inside}) for inside in (panel.cells for panel in panels))
     columns = 2 if len(panels) > 1 and many * len(names) <= NARROW else 1
     made, places = style.panels(len(panels), columns, 2.3)
     width = min(0.7 / max(len(names), 1), 0.2)
     whiskers = dots = cut = False
-    table = tables.Table(
-        ["method", "workload", f"ours / {reference}", "published", "ours / published − 1", "n"]
-    )
-    for (fields, inside), axes in zip(panels, places):
+    for panel, axes in zip(panels, places):
+        inside = panel.cells
         workloads = list(dict.fromkeys(cell.workload for cell in inside))
-        top, rows_of_table = 1.0, []
-        for cell in inside:
+        top = 1.0
+        for cell, position in zip(inside, panel.given["printed"]):
             if cell.method == reference:
                 continue
             at = workloads.index(cell.workload) + width * (
@@ -65,22 +53,17 @@ def normalised_bars(experiment, part, figure, styles):
                 if len(ratio.values) > 1:
                     dots = True
                     marks.dots(axes, at, width, list(ratio.values.values()))
-            row = _row(printed, cell)
-            if row:
-                calibrated = papers.is_calibration(row, printed.paper, inputs)
-                found.value(axes, at, width, row.value, row, calibrated)
+            if position is not None:
+                row = printed.rows[position]
+                found.value(axes, at, width, row.value, row)
                 top = max(top, row.value)
-                rows_of_table.append(_table_row(cell, ratio, row, calibrated))
         marks.level(axes, 1.0, reference)
         axes.set_ylim(0, top * 1.08)
         of_workload = [[cell for cell in inside if cell.workload == name] for name in workloads]
         words = [_group_words(*each, metric) for each in zip(workloads, of_workload)]
         style.groups_of_bars(axes, words)
         axes.set_ylabel(wording.over(metric, reference))
-        words = selection.panel_words(fields, inside, ("workload",))
-        style.panel_title(axes, *words)
-        if rows_of_table:
-            table.groups.append((words[1], rows_of_table))
+        style.panel_title(axes, panel.head, panel.rest)
     handles = [Patch(label=name, **styles[name].bar()) for name in names] + found.handles()
     if dots:
         handles.append(marks.dot_handle("one seed"))
@@ -93,19 +76,6 @@ def normalised_bars(experiment, part, figure, styles):
         + ("; the longest are cut by the axis." if cut else ".")
         if whiskers
         else "",
-        f"{printed.source()} The paper's models and data differ: compare only the order." if printed else "",
+        f"{printed.source} The paper's models and data differ: compare only the order." if printed else "",
     )
-    table.notes += [printed.source()] if printed else []
-    return Drawn(made, title, text, handles, [table] if table.groups else [])
-
-
-def _row(printed, cell):
-    """The row of the published ratio of the cell's method on its workload; None without one."""
-    rows = (row for row in printed.of(cell.workload) if printed.ours(row.method) == cell.method)
-    return next((row for row in rows if row.value is not None), None)
-
-
-def _table_row(cell, ratio, row, calibrated):
-    theirs = f"{row.value:.3g}x ({row.model}, {row.artifact})"
-    apart = papers.apart(ratio and ratio.value, row.value, calibrated)
-    return [cell.method, str(cell.workload), selection.text_of(ratio), theirs, apart, str(cell.n)]
+    return Drawn(made, title, text, handles)

@@ -3,29 +3,8 @@ absolute, and sums it up."""
 
 from sparfuse_report import cells as selection
 from sparfuse_report import published as papers
-from sparfuse_report import skill, style, tables, wording
+from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
-
-
-def _pairs(part, figure):
-    """[(cell, pair)] of the pairs that the harness found (harness/report/agreement.hpp)."""
-    given = figure.get("agreement") or {"pairs": []}
-    return [(part.cells[pair["cell"]], pair) for pair in given["pairs"]]
-
-
-def predictions(part, figure):
-    """The predictions of the model and of formulas for the published numbers beside the part's cells."""
-    y = selection.metric_of(figure)
-    found = []
-    for cell, pair in _pairs(part, figure):
-        ours = cell.interval(y).value
-        place = cell.get("cluster"), cell.workload, cell.workers
-        by_formula = {skill.MODEL: ours, **skill.throughputs(cell, ours)}
-        calibrated = pair["calibrated"]
-        found.append(
-            skill.Prediction(place, pair["theirs"], by_formula, calibrated, skill.strata_of(cell))
-        )
-    return found
 
 
 def agreement(experiment, part, figure, styles):
@@ -34,7 +13,7 @@ def agreement(experiment, part, figure, styles):
     given = figure.get("agreement") or {"counted": 0}  # harness/report/agreement.hpp
     if not given["counted"]:
         raise selection.NoData(f"no cell of part '{part.id}' stands beside a published number")
-    found = _pairs(part, figure)
+    found = [(part.cells[pair["cell"]], pair) for pair in given["pairs"]]
     clusters = list(dict.fromkeys(cell.get("cluster") for cell, _ in found))
     made, grid = style.figure(1, len(clusters), 2.3, sharey="row")
     for cluster, axes in zip(clusters, grid[0]):
@@ -64,8 +43,6 @@ def agreement(experiment, part, figure, styles):
         chosen,
         "Both numbers are absolute. Calibration inputs of the clusters are drawn as crosses and "
         "counted only in the order of methods.",
-        printed.source(),
+        printed.source,
     )
-    found_tables = [tables.Table(**each) for each in given["tables"]]
-    found_tables.append(skill.table([("Beside formulas", predictions(part, figure))]))
-    return Drawn(made, title, text, handles, found_tables)
+    return Drawn(made, title, text, handles)

@@ -7,7 +7,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from sparfuse_report import cells as selection
 from sparfuse_report import published as papers
-from sparfuse_report import style, tables, wording
+from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
 BREAKDOWN = (  # metric, the kind of work that gives its look, words
@@ -20,18 +20,13 @@ BREAKDOWN = (  # metric, the kind of work that gives its look, words
     ("outer_seconds", "outer", "outer step"),
     ("other_seconds", "other", "other"),
 )
-PUBLISHED_PARTS = {  # {a paper's word (SAFusion, Fig. 15): (kind of work, our metric)}
-    "Forward": ("forward", "forward_seconds"),
-    "Backward": ("backward", "backward_seconds"),
-    "Sparsification": ("sparsify", "sparsify_seconds"),
-    "NOCT": ("exposed_communication", "exposed_communication_seconds"),
+PUBLISHED_PARTS = {  # {a paper's word (SAFusion, Fig. 15): kind of work}
+    "Forward": "forward",
+    "Backward": "backward",
+    "Sparsification": "sparsify",
+    "NOCT": "exposed_communication",
 }
 PALE = {"alpha": 0.45, "linewidth": 0.4}  # the look of published parts
-
-
-def _by_method(part, figure, metric):
-    chosen = selection.shown_with(part, figure, metric)
-    return chosen, selection.panels(chosen, ["label"])
 
 
 def _rows_of_panels(panels, widest, room, names):
@@ -56,34 +51,32 @@ def _write_why(axes, x, place, cell):
     _write_beside(axes, x, place, cell.failure(), style.QUIET if quiet else style.ALARM)
 
 
-def _published_parts(rows, name_of):
-    """The published numbers of a breakdown as {method: {component: Row}}."""
+def _published_parts(panel, printed):
+    """The published numbers of a panel as {method: {component: Row}}."""
     parts = {}
-    for row in rows:
+    for row in (printed.rows[position] for position in panel.given["rows"]):
         component = row.metric.removeprefix("time/iter:")
         if component in PUBLISHED_PARTS and row.value is not None:
-            parts.setdefault(name_of(row.method), {})[component] = row
+            parts.setdefault(row.name, {})[component] = row
     return parts
 
 
 def breakdown(experiment, part, figure, styles):
     """Draws the parts of a step's time, stacked in one bar for each method; a paper's parts under ours."""
-    chosen, panels = _by_method(part, figure, "step_seconds")
+    chosen, panels = selection.shown_with(part, figure, "step_seconds"), selection.panels(part, figure)
     printed = papers.Published(figure)
-    rows_of, elsewhere = papers.spread(printed, panels, None)
-    inputs = papers.calibration(chosen)
-    parts_of = [_published_parts(rows_of[i], printed.name) for i in range(len(panels))]
+    for panel in panels:
+        panel.published = _published_parts(panel, printed)
     names = styles.sort(cell.label for cell in chosen)
-    names += dict.fromkeys(name for parts in parts_of for name in parts if name not in names)
-    both = [(fields, (inside, parts)) for (fields, inside), parts in zip(panels, parts_of)]
-    made, places = _rows_of_panels(both, *((2, 0.3) if printed else (3, 0.2)), names)
+    names += dict.fromkeys(name for panel in panels for name in panel.published if name not in names)
+    made, places = _rows_of_panels(panels, *((2, 0.3) if printed else (3, 0.2)), names)
     seen = set()
-    table = tables.Table(["method", "part", "ours", "published", "ours / published − 1", "n"])
-    for (fields, (inside, parts)), axes in places:
+    for panel, axes in places:
+        inside, parts = panel.cells, panel.published
         times = [cell.mean("step_seconds") or 0 for cell in inside]
         times += [_total(theirs) for theirs in parts.values()]
         scale, unit = wording.seconds_scale(max(times, default=0))
-        longest, rows = 0.0, []
+        longest = 0.0
         for name in names:
             place = names.index(name)
             theirs = parts.get(name, {})
@@ -95,17 +88,14 @@ def breakdown(experiment, part, figure, styles):
             elif cell:
                 _write_why(axes, 0, at, cell)
             if theirs:
-                fitted = [papers.is_calibration(row, printed.paper, inputs) for row in theirs.values()]
+                fitted = [row.calibrated for row in theirs.values()]
                 at = place + 0.22 if cell else place
                 longest = max(longest, _their_parts(axes, at, theirs, scale, seen, any(fitted)))
-                rows += _table_rows(name, cell, theirs, printed.paper, inputs)
         style.rows_down(axes, names)
         axes.set_xlim(0, longest * (1.25 if parts else 1.04) or 1)
         style.thousands(axes.xaxis)
         axes.set_xlabel(wording.axis("step", unit))
-        style.panel_title(axes, *selection.panel_words(fields, inside))
-        if rows:
-            table.groups.append((selection.heading(fields, inside), rows))
+        style.panel_title(axes, panel.head, panel.rest)
     handles = [style.work_patch(kind, words) for _, kind, words in BREAKDOWN if kind in seen]
     handles.append(style.entry("step time", color=style.INK, linewidth=1.6))
     if printed:
@@ -116,14 +106,13 @@ def breakdown(experiment, part, figure, styles):
         chosen,
         "Bars: for each component the median over steps of the slowest rank, mean over "
         "blocks; medians need not add up to the step time (tick).",
-        f"{printed.source()} Its parts are forward, backward, sparsification and NOCT, which is "
+        f"{printed.source} Its parts are forward, backward, sparsification and NOCT, which is "
         "exposed communication; the number beside a bar is their sum, not the step time."
         if printed
         else "",
-        papers.settings_words(elsewhere),
+        printed.elsewhere,
     )
-    table.notes += [printed.source()] if printed else []
-    return Drawn(made, title, text, handles, [table] if table.groups else [])
+    return Drawn(made, title, text, handles)
 
 
 def _our_parts(axes, place, height, cell, scale, seen):
@@ -152,7 +141,7 @@ def _total(theirs):
 
 def _their_parts(axes, place, theirs, scale, seen, calibrated):
     left = 0.0
-    for component, (kind, _) in PUBLISHED_PARTS.items():
+    for component, kind in PUBLISHED_PARTS.items():
         if component in theirs:
             value = _seconds(theirs[component]) * scale
             look = {**style.work(kind), "edgecolor": style.QUIET, "alpha": PALE["alpha"]}
@@ -164,32 +153,9 @@ def _their_parts(axes, place, theirs, scale, seen, calibrated):
     return left
 
 
-def _milliseconds(seconds):
-    """The words of a table's column, which has one unit for all sizes."""
-    return wording.NONE if seconds is None else f"{wording.number(1e3 * seconds)}{wording.THIN}ms"
-
-
-def _table_rows(name, cell, theirs, paper, inputs):
-    rows = []
-    for component, (_, metric) in PUBLISHED_PARTS.items():
-        row = theirs.get(component)
-        if row is None:
-            continue
-        ours = cell.mean(metric) if cell else None
-        rows.append([
-            name,
-            component,
-            _milliseconds(ours),
-            _milliseconds(_seconds(row)),
-            papers.apart(ours, _seconds(row), papers.is_calibration(row, paper, inputs)),
-            str(cell.n) if cell else wording.NONE,
-        ])
-    return rows
-
-
 def bytes_per_step(experiment, part, figure, styles):
     """Draws payload and sent bytes per step and rank, on a declared logarithmic axis."""
-    chosen, panels = _by_method(part, figure, "payload_bytes")
+    chosen, panels = selection.shown_with(part, figure, "payload_bytes"), selection.panels(part, figure)
     names = styles.sort(cell.label for cell in chosen)
     made, places = _rows_of_panels(panels, 3, 0.24, names)
     looks = (
@@ -204,9 +170,9 @@ def bytes_per_step(experiment, part, figure, styles):
     low = 10 ** math.floor(math.log10(min(values) * scale * 0.5))
     high = max(values) * scale
     high *= (high / low) ** 0.3  # room for the numbers
-    for (fields, inside), axes in places:
+    for panel, axes in places:
         axes.set_xscale("log")
-        for cell in inside:
+        for cell in panel.cells:
             place = names.index(cell.label)
             if not cell.n:
                 _write_why(axes, low, place, cell)
@@ -223,7 +189,7 @@ def bytes_per_step(experiment, part, figure, styles):
         axes.xaxis.set_minor_formatter(NullFormatter())
         style.thousands(axes.xaxis)
         axes.set_xlabel(wording.axis("bytes_per_step", unit, log=True))
-        style.panel_title(axes, *selection.panel_words(fields, inside))
+        style.panel_title(axes, panel.head, panel.rest)
     handles = [Patch(label=words, **look) for _, words, look in looks]
     title = figure.get("title") or "Bytes per step and rank, by method"
     text = caption(

@@ -68,18 +68,19 @@ def _imported_curves(axes_row, result, look):
 def convergence(experiment, part, figure, styles):
     """Draws the evaluated metric against training time (left) and against steps (right)."""
     chosen = part.shown(figure)
-    panels = selection.panels(chosen, ["label"])
+    panels = selection.panels(part, figure)
     curves = _curves(chosen)
     if not curves:
         raise selection.NoData(f"no trial of part '{part.id}' counts that has evaluations")
     shown = [cell for cell in chosen if cell.hash in curves]
     units = {cell.workload: cell.unit("final_metric") for cell in shown}
-    panels = [panel for panel in panels if any(cell.hash in curves for cell in panel[1])]
+    panels = [panel for panel in panels if any(cell.hash in curves for cell in panel.cells)]
     made, grid = style.figure(len(panels), 2, 2.5, sharey="row")
     names = styles.sort(cell.label for cell in chosen)
     beside = imported.Beside(part)
     banded = targeted = reached = False
-    for (fields, inside), axes_row in zip(panels, grid):
+    for panel, axes_row in zip(panels, grid):
+        inside = panel.cells
         targets = sorted({cell.target for cell in inside if cell.target is not None})
         targeted = targeted or bool(targets)
         for column, (axes, what) in enumerate(zip(axes_row, (("training_time", "s"), ("training_steps", "")))):
@@ -102,7 +103,7 @@ def convergence(experiment, part, figure, styles):
             style.thousands(axes.xaxis)
         said = [wording.evaluated(units[cell.workload]) for cell in inside if cell.workload in units]
         axes_row[0].set_ylabel(" or ".join(dict.fromkeys(said)))
-        style.panel_title(axes_row[0], *selection.panel_words(fields, inside))
+        style.panel_title(axes_row[0], panel.head, panel.rest)
     handles = [
         style.entry(name, **styles[name].line(), marker=styles[name].marker if reached else None, **OUTLINE)
         for name in names

@@ -9,7 +9,8 @@ def _choose(part, figure):
     """(cells, [(cell, trial)] with spans) of the panel in which most methods kept spans; of equal
     panels, the first."""
     best = None
-    for _, inside in selection.panels(part.shown(figure), ["label"]):
+    for panel in selection.panels(part, figure):
+        inside = panel.cells
         kept = [(cell, trial) for cell in inside if (trial := timeline.typical_trial(cell))]
         if kept and (best is None or len(kept) > len(best[1])):
             best = (inside, kept)
@@ -47,7 +48,7 @@ def gantt(experiment, part, figure, styles):
     style.thousands(grid[-1, 0].xaxis)
     grid[-1, 0].set_xlabel(wording.axis("since_begin", unit, where=f"rank {rank}"))
     first = steps[0][0]
-    same = f"{first.workload}, {first.workers} workers, {wording.link(first.config)}"
+    same = f"{first.workload}, {first.workers} workers, {first.link}"
     title = figure.get("title") or f"One step of each method, lane by lane: {same}"
     chosen = [cell for cell, *_ in steps]
     shown = ", ".join(

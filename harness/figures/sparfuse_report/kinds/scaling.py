@@ -138,7 +138,7 @@ def scaling(experiment, part, figure, styles):
     chosen = [cell for cell in part.shown(figure) if cell.mode == "modelled"]
     if not any(cell.values(y) for cell in chosen):
         raise selection.NoData(f"no modelled trial of part '{part.id}' counts that has '{y}'")
-    panels = selection.panels(chosen, ["workers", "label"])
+    panels = selection.panels(part, figure)
     draw = _Drawing(part, y, styles.sort(cell.label for cell in chosen), styles)
     high = 2 if any(part.ratio(cell, y) for cell in chosen) else 1  # rows of axes in a panel
     columns = min(2, len(panels))
@@ -151,7 +151,8 @@ def scaling(experiment, part, figure, styles):
             for axes in (upper, *under):
                 axes.set_visible(False)
             continue
-        lower, (fields, inside) = under[0] if under else None, panels[position]
+        lower, panel = under[0] if under else None, panels[position]
+        inside = panel.cells
         largest = max((value for cell in inside for value in cell.values(y).values()), default=1.0)
         unit = next((cell.unit(y) for cell in inside if cell.unit(y)), "")
         scale, unit = wording.unit_scale(unit, largest)
@@ -159,7 +160,7 @@ def scaling(experiment, part, figure, styles):
             draw.method(upper, lower, name, [cell for cell in inside if cell.label == name], scale)
         log = figure.get("log_y", True)  # log by default: throughput grows with workers
         _frame(upper, lower, y, unit, log, sorted({cell.workers for cell in inside}), part.reference)
-        style.panel_title(upper, *selection.panel_words(fields, inside, ("workers",)))
+        style.panel_title(upper, panel.head, panel.rest)
     title = (
         figure.get("title")
         or f"{wording.metric_name(y)} over workers: modelled, and timed where possible"

@@ -5,7 +5,7 @@ import math
 from matplotlib.patches import Patch
 
 from sparfuse_report import cells as selection
-from sparfuse_report import style, tables, wording
+from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
 LESS, MORE = "#a9c4dd", "#2f4b66"  # colours of a factor below 1 and above 1
@@ -28,21 +28,20 @@ def _changes(cell):
 class _Setting:
     """The cells of a panel: {change or None: {method: cell}}, and the ratios between them."""
 
-    def __init__(self, fields, inside, reference, metric):
-        self.fields, self.cells, self.metric, self.reference = fields, inside, metric, reference
+    def __init__(self, panel, reference, metric):
+        self.panel, self.metric, self.reference = panel, metric, reference
         self.by_change = {}
-        for cell in inside:
+        for cell in panel.cells:
             self.by_change.setdefault(_changes(cell), {})[cell.method] = cell
         self.changes = sorted(filter(None, self.by_change))
 
     def words(self):
-        return ", ".join(word for word in selection.panel_words(self.fields, self.cells) if word)
+        return ", ".join(filter(None, (self.panel.head, self.panel.rest)))
 
     def short(self):
         """A title short enough for a narrow panel; the caption has the rest."""
-        workers = selection.common(self.cells, "workers")
-        many = f", {selection.field_words('workers', workers)}" if workers else ""
-        return f"{self.cells[0].workload}{many}"
+        workers = {wording.workers(cell.workers) for cell in self.panel.cells}
+        return ", ".join([self.panel.head, *(workers if len(workers) == 1 else [])])
 
     def ratio(self, change, method):
         cell = self.by_change.get(change, {}).get(method)
@@ -59,38 +58,15 @@ class _Setting:
         ]
         return max(moved, default=0.0)
 
-    def turned(self, change):
-        """[(method, other)] of the methods that are faster than `other` only under `change`."""
-        declared, varied = self.by_change.get(None, {}), self.by_change[change]
-
-        def faster(cells, one, other):
-            a, b = cells[one].interval(self.metric), cells[other].interval(self.metric)
-            return a and b and a.value > b.value
-
-        both = [name for name in declared if name in varied]
-        return [
-            (one, other)
-            for one in both
-            for other in both
-            if faster(varied, one, other) and faster(declared, other, one)
-        ]
-
 
 def sensitivity(experiment, part, figure, styles):
     """Draws a tornado for each method and setting: an input's bar ends at the ratio to the reference
     to which its factors lead."""
     metric = selection.metric_of(figure)
     chosen = part.shown(figure)
-    reference = figure.get("reference") or part.reference
-    if not reference:
-        raise selection.SpecError(
-            f"part '{part.id}': sensitivity needs reference = a method of its cells"
-        )
+    reference = figure["reference"]
     methods = [name for name in styles.sort(cell.method for cell in chosen) if name != reference]
-    settings = [
-        _Setting(fields, inside, reference, metric)
-        for fields, inside in selection.panels(chosen, ["method", "inputs"])
-    ]
+    settings = [_Setting(panel, reference, metric) for panel in selection.panels(part, figure)]
     settings = [one for one in settings if any(one.ratio(None, name) for name in methods)]
     if not any(one.changes for one in settings):
         raise selection.NoData(
@@ -126,7 +102,7 @@ def sensitivity(experiment, part, figure, styles):
         "effect. A bar across the broken line changes the order with "
         f"{reference}.",
     )
-    return Drawn(made, title, text, handles, [_table(settings, methods, reference, metric)])
+    return Drawn(made, title, text, handles)
 
 
 def _tornado(axes, one, method, names, with_names):
@@ -152,33 +128,3 @@ def _tornado(axes, one, method, names, with_names):
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
-
-
-def _table(settings, methods, reference, metric):
-    ratios = [f"{name} / {reference}" for name in methods]
-    table = tables.Table(["input", "factor", *ratios, "order that changes", "n"])
-    for one in settings:
-        rows = []
-        for change in [None, *one.changes]:
-            cells = one.by_change.get(change, {})
-            turned = one.turned(change) if change else []
-            rows.append(
-                [
-                    change[0] if change else "as declared",
-                    f"{change[1]:g}" if change else "1",
-                    *(selection.text_of(one.ratio(change, name)) for name in methods),
-                    "; ".join(f"{a} before {b}" for a, b in turned) if change else "",
-                    str(max((cell.n for cell in cells.values()), default=0)),
-                ]
-            )
-        table.groups.append((selection.heading(one.fields, one.cells), rows))
-    turned = [change for one in settings for change in one.changes if one.turned(change)]
-    table.notes.append(
-        f"Order by {wording.metric_name(metric).lower()}: "
-        + (
-            f"{len(turned)} of {sum(len(one.changes) for one in settings)} changes reverse part of it."
-            if turned
-            else "no change reverses any of it."
-        )
-    )
-    return table

@@ -13,7 +13,7 @@ DODGE = 0.12  # distance between neighbouring lines at a place
 NAME = 18  # letters of a line under a tick
 
 
-class _Panel:
+class _Lines:
     """The places of one panel in their order, and the cells of each line by place."""
 
     def __init__(self, cells, x, normalise, styles):
@@ -21,7 +21,7 @@ class _Panel:
         if x != "cluster":  # clusters stand in the order of the experiment
             values.sort(key=lambda cell: selection.sort_key(cell.get(x)))
         self.places = [selection.canonical(cell.get(x)) for cell in values]
-        self.ticks = [textwrap.fill(wording.tick(x, cell.get(x), cell), NAME) for cell in values]
+        self.ticks = [textwrap.fill(wording.tick(x, cell), NAME) for cell in values]
         names = styles.sort({cell.label for cell in cells if cell.method != normalise})
         self.lines = {
             name: {selection.canonical(cell.get(x)): cell for cell in cells if cell.label == name}
@@ -29,10 +29,10 @@ class _Panel:
         }
 
 
-def _line(axes, panel, name, y, normalise, look):
+def _line(axes, drawn, name, y, normalise, look):
     """Draws a method's ratios with their intervals. Returns the ratios."""
-    order = list(panel.lines)
-    cells = [panel.lines[name].get(place) for place in panel.places]
+    order = list(drawn.lines)
+    cells = [drawn.lines[name].get(place) for place in drawn.places]
     ratios = [cell and cell.ratio(y, normalise) for cell in cells]
     ends = [ratio and (ratio.value, ratio.low, ratio.high) for ratio in ratios]
     modelled = any(cell and cell.mode == "modelled" for cell in cells)
@@ -42,23 +42,23 @@ def _line(axes, panel, name, y, normalise, look):
 
 def slopes(experiment, part, figure, styles):
     """Ratios of `y` to `normalise` (the part's reference) over `x` (the cluster)."""
-    x, y = figure.get("x", "cluster"), selection.metric_of(figure)
+    x, y = figure["x"], selection.metric_of(figure)
     normalise = figure.get("normalise", part.reference)
     if not normalise:
         raise selection.NoData("a figure of slopes needs normalise = a method, or a reference of its part")
     chosen = selection.shown_with(part, figure, y, normalise)
-    panels = selection.panels(chosen, [x, "label"])
+    panels = selection.panels(part, figure)
     made, places = style.panels(len(panels), 2, HEIGHT, sharey=True)
     ratios = []
-    for axes, (fields, inside) in zip(places, panels):
-        panel = _Panel(inside, x, normalise, styles)
-        for name in panel.lines:
-            ratios += _line(axes, panel, name, y, normalise, styles[name])
+    for axes, panel in zip(places, panels):
+        drawn = _Lines(panel.cells, x, normalise, styles)
+        for name in drawn.lines:
+            ratios += _line(axes, drawn, name, y, normalise, styles[name])
         axes.axhline(1, color=style.INK, linewidth=0.7)
-        axes.set_xticks(range(len(panel.ticks)), panel.ticks)
-        axes.set_xlim(-0.4, len(panel.ticks) - 0.6)
+        axes.set_xticks(range(len(drawn.ticks)), drawn.ticks)
+        axes.set_xlim(-0.4, len(drawn.ticks) - 0.6)
         axes.set_xlabel(wording.axis(x))
-        style.panel_title(axes, *selection.panel_words(fields, inside, (x,)))
+        style.panel_title(axes, panel.head, panel.rest)
     if not ratios:
         raise selection.NoData(f"no trial of part '{part.id}' has a ratio of '{y}' to {normalise}")
     bounds = [end for ratio in ratios for end in (ratio.value, ratio.low, ratio.high) if end] + [1.0]

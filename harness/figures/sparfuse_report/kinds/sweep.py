@@ -34,7 +34,7 @@ def _line(axes, points, colour, **look):
 
 def _degree(row):
     """The fusion degree in a published method's name, in [0, 1]."""
-    found = re.search(r"degree=(\d+(?:\.\d+)?)\s*%", row.method)
+    found = re.search(r"degree=(\d+(?:\.\d+)?)\s*%", row.fields["method"])
     return float(found[1]) / 100 if found else None
 
 
@@ -49,19 +49,18 @@ def _is_fraction(unit):
 
 def dual_line(experiment, part, figure, styles):
     """Draws the final metric (left) and the missing rate (right) over `x`, a panel for each setting."""
-    x = figure.get("x")
-    if not x:
-        raise selection.SpecError(f"part '{part.id}': a dual_line needs x = a key of its cells")
+    x = figure["x"]
     chosen = [cell for cell in part.shown(figure) if cell.get(x) is not None]
     if not any(cell.values(RATE) or cell.values("final_metric") for cell in chosen):
         raise selection.NoData(
             f"no trial of part '{part.id}' counts that has the metrics of a dual_line"
         )
     printed = papers.Published(figure)
-    panels = selection.panels(chosen, [x])
+    panels = selection.panels(part, figure)
     made, places = style.panels(len(panels), 2, 2.5)
-    shown, failed, thin = [], [], {}
-    for (fields, inside), axes in zip(panels, places):
+    failed, thin = [], {}
+    for panel, axes in zip(panels, places):
+        inside = panel.cells
         units = [cell.unit("final_metric") for cell in inside if cell.n]
         unit = units[0] if units else ""
         right = axes.twinx()
@@ -80,7 +79,6 @@ def dual_line(experiment, part, figure, styles):
             look = {"color": RIGHT, "dashes": BROKEN} if missing else {"color": LEFT, "dashes": SOLID}
             _published_line(right if missing else axes, rows, look)
             thin[f"published: {row_metric}"] = look
-            shown += rows
         failed += [
             f"{wording.axis(x).lower()} {cell.get(x):g}: {cell.failure()}"
             for cell in inside
@@ -94,7 +92,7 @@ def dual_line(experiment, part, figure, styles):
             axes.set_ylim(0, FRACTION)
         axes.tick_params(axis="y", colors=LEFT)
         right.tick_params(axis="y", colors=RIGHT)
-        style.panel_title(axes, *selection.panel_words(fields, inside))
+        style.panel_title(axes, panel.head, panel.rest)
     handles = [
         style.entry("final metric (left)", color=LEFT, marker="o", markersize=4.4),
         style.entry("missing tensors (right)", color=RIGHT, marker="^", markersize=4.4, dashes=BROKEN),
@@ -108,7 +106,7 @@ def dual_line(experiment, part, figure, styles):
         "Points: mean over seeds (blocks); lines: 95 % t interval of the mean, where there are "
         "several. Missing: the fraction of the sparsified tensors of which nothing was "
         "sent in a step.",
-        f"{printed.source(shown)} The paper's model and data differ: compare only the shape." if shown else "",
+        f"{printed.source} The paper's model and data differ: compare only the shape." if thin else "",
         f"Not shown: {', '.join(failed)}." if failed else "",
     )
     return Drawn(made, title, text, handles)

@@ -3,7 +3,7 @@
 from statistics import median
 
 from sparfuse_report import cells as selection
-from sparfuse_report import style, tables, wording
+from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
 
@@ -22,7 +22,7 @@ def time_to_target(experiment, part, figure, styles):
 
     harness/report/time_to_target.hpp finds them.
     """
-    found = figure.get("time_to_target") or {"rows": [], "tables": []}
+    found = figure.get("time_to_target") or {"rows": []}
     if not found["rows"]:
         raise selection.NoData(f"no trial of part '{part.id}' counts that has evaluations")
     positions = list(dict.fromkeys(row["cell"] for row in found["rows"]))
@@ -56,4 +56,4 @@ def time_to_target(experiment, part, figure, styles):
         "A method without a mark reached no target." if len(drawn) < len(chosen) else "",
     )
     title = figure.get("title") or "Epochs and training time to targets"
-    return Drawn(made, title, text, handles, [tables.Table(**each) for each in found["tables"]])
+    return Drawn(made, title, text, handles)

@@ -62,18 +62,13 @@ def waiting(experiment, part, figure, styles):
     times = {cell.hash: found for cell in chosen if (found := _of_cell(cell))}
     if not times:
         raise selection.NoData(f"no trial of part '{part.id}' counts that kept spans")
-    panels = selection.panels(chosen, ["sparsifier"])
-    if len({cell.method for cell in chosen}) > 1:
-        panels = [
-            ({**fields, "method": name}, [cell for cell in inside if cell.method == name])
-            for fields, inside in panels
-            for name in styles.sort(cell.method for cell in inside)
-        ]
+    panels = selection.panels(part, figure)
     printed = papers.Published(figure)
     rows = [row for row in printed.rows if row.value is not None and row.metric.startswith("time:")]
     count = len(panels) + bool(rows)
     made, places = style.panels(count, 3, 2.3)
-    for (fields, inside), axes in zip(panels, places):
+    for panel, axes in zip(panels, places):
+        inside = panel.cells
         ordered = sorted(inside, key=lambda cell: str(cell.get("sparsifier")))
         longest = max(
             (sum(times[cell.hash].values()) for cell in inside if cell.hash in times), default=0
@@ -85,10 +80,8 @@ def waiting(experiment, part, figure, styles):
             else:
                 style.write_failure(axes, place, cell.failure() or "no spans")
         axes.set_ylabel(wording.axis("step_and_rank", unit))
-        said = {key: value for key, value in fields.items() if key != "method"}
-        head, rest = selection.panel_words(said, inside)
-        names = ", ".join(styles.sort(cell.method for cell in inside))
-        _frame(axes, [str(cell.get("sparsifier")) for cell in ordered], f"{names}, {head}", rest)
+        names = [str(cell.get("sparsifier")) for cell in ordered]
+        _frame(axes, names, f"{inside[0].method}, {panel.head}", panel.rest)
     if rows:
         axes = places[-1]
         names = sorted({row.fields["sparsifier"] for row in rows}, key=str.lower)
@@ -102,7 +95,7 @@ def waiting(experiment, part, figure, styles):
             _stack(axes, place, parts, 1.0)
         axes.set_facecolor("#f6f8fa")
         axes.set_ylabel(wording.axis("trace", unit))
-        _frame(axes, names, f"Published: {printed.artifacts(rows)}", rows[0].setting())
+        _frame(axes, names, f"Published: {printed.artifacts}", rows[0].setting)
     handles = [style.work_patch(LOOKS[kind], words) for kind, _, words, _ in PARTS]
     title = figure.get("title") or "Copying, waiting and exchange of fused buffers, by sparsifier"
     text = caption(
@@ -110,7 +103,7 @@ def waiting(experiment, part, figure, styles):
         "Bars: sums of the spans of a step and rank, mean over the sampled steps, ranks and blocks; "
         "numbers in the bars are the share of waiting. Waits and exchanges overlap one "
         "another and computation: their sum is no step time.",
-        f"{printed.source(rows)} The paper's times are sums over a trace of unknown length: only "
+        f"{printed.source} The paper's times are sums over a trace of unknown length: only "
         "the shares can be compared."
         if rows
         else "",
