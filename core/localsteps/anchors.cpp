@@ -45,23 +45,30 @@ Anchors::Anchors(const GradientLayout& layout, const LocalSteps& steps, Device d
       elastic_(steps.outer == OuterRule::kElastic ? layout.numel() : 0, device,
                "the elastic differences") {}
 
-void Anchors::Move(ParameterView parameters) {
-  if (parameters.size() != layout_.tensors()) {
-    SPARFUSE_THROW(kInternal, "parameters of " + std::to_string(parameters.size()) +
+void Anchors::RequireFits(const ParameterView& view, const char* what) const {
+  if (view.size() != layout_.tensors()) {
+    SPARFUSE_THROW(kInternal, std::string(what) + " of " + std::to_string(view.size()) +
                                   " tensors: expected " + std::to_string(layout_.tensors()));
   }
-  for (std::size_t t = 0; t < parameters.size(); ++t) {
-    if (parameters[t].size() == layout_.tensor(t).numel) continue;
-    SPARFUSE_THROW(kInternal, "parameters of " + layout_.tensor(t).name + " have " +
-                                  std::to_string(parameters[t].size()) + " elements: expected " +
+  for (std::size_t t = 0; t < view.size(); ++t) {
+    if (view[t].size() == layout_.tensor(t).numel) continue;
+    SPARFUSE_THROW(kInternal, std::string(what) + " of " + layout_.tensor(t).name + " have " +
+                                  std::to_string(view[t].size()) + " elements: expected " +
                                   std::to_string(layout_.tensor(t).numel));
   }
+}
+
+void Anchors::Move(ParameterView parameters) {
+  RequireFits(parameters, "parameters");
   parameters_ = std::move(parameters);
 }
 
-void Anchors::Begin(ParameterView parameters, const Stream& stream) {
+void Anchors::Begin(ParameterView parameters, const Stream& stream,
+                    std::vector<ParameterView> inner) {
   assert(stream.device == device_);
   Move(std::move(parameters));
+  for (const ParameterView& array : inner) RequireFits(array, "the inner optimizer's values");
+  inner_ = std::move(inner);
   stream_ = stream;
   for (std::size_t t = 0; t < layout_.tensors(); ++t) {
     float* const anchor = anchor_.data() + layout_.tensor(t).offset;
@@ -90,17 +97,19 @@ std::span<const float> Anchors::Of(const Buffer<float>& values, Range range,
 }
 
 template <class Body>
-void Anchors::ForTensors(Range range, const Body& body) {
+void Anchors::ForTensors(const ParameterView& view, Range range, const Body& body) {
   if (range.size() == 0) return;
   for (const std::size_t t : layout_.TensorsIn(range)) {
     const Range tensor = layout_.tensor(t).range();
     const std::size_t begin = std::max(tensor.begin, range.begin);
     const std::size_t end = std::min(tensor.end, range.end);
-    if (begin < end) body(parameters_[t].data() + (begin - tensor.begin), begin, end - begin);
+    if (begin < end) body(view[t].data() + (begin - tensor.begin), begin, end - begin);
   }
 }
 
-bool Anchors::Pack(std::size_t tensor, PackSource source, std::span<float> to, ThreadPool& pool) {
+bool Anchors::Pack(std::size_t tensor, PackSource source, std::size_t array, std::span<float> to,
+                   ThreadPool& pool) {
+  if (source == PackSource::kInnerState) return CopyFinite(Inner(array)[tensor], to, pool);
   const std::span<const float> parameters = parameters_[tensor];
   if (source == PackSource::kParameters) return CopyFinite(parameters, to, pool);
   assert(source != PackSource::kGradient);
@@ -189,13 +198,14 @@ void Anchors::MoveClipped(ThreadPool& pool) {
   grown_.clear();
 }
 
-void Anchors::PackOnDevice(std::size_t tensor, PackSource source, float* to,
+void Anchors::PackOnDevice(std::size_t tensor, PackSource source, std::size_t array, float* to,
                            std::uint32_t* not_finite) {
   const std::span<float> parameters = parameters_[tensor];
   const std::size_t n = parameters.size();
-  if (source == PackSource::kParameters) {
-    return CopyFiniteOnDevice(stream_, {parameters.data(), n, stream_}, {to, n, stream_},
-                              not_finite);
+  if (source == PackSource::kParameters || source == PackSource::kInnerState) {
+    const float* const from =
+        source == PackSource::kParameters ? parameters.data() : Inner(array)[tensor].data();
+    return CopyFiniteOnDevice(stream_, {from, n, stream_}, {to, n, stream_}, not_finite);
   }
   assert(source != PackSource::kGradient);
   const std::size_t offset = layout_.tensor(tensor).offset;
@@ -217,6 +227,28 @@ void Anchors::StepOnDevice(Range range, const float* sum, float scale) {
                       gpu::StepAnchor{gpu::QuadsOf(count, sums, anchor, outer, elastic, parameters),
                                       steps_, sums, factor, elastic, anchor, outer, parameters});
   });
+}
+
+void Anchors::AverageInner(Range range, std::size_t array, const float* sum, float scale,
+                           ThreadPool& pool) {
+  ForTensors(Inner(array), range, [&](float* values, std::size_t begin, std::size_t count) {
+    const float* const sums = sum + (begin - range.begin);
+    if (on_host()) return ScaleDense({sums, count}, scale, {values, count}, pool);
+    ScaleDenseOnDevice(stream_, {sums, count, stream_}, scale, {values, count, stream_});
+  });
+}
+
+void Anchors::ResetInner(Range range) {
+  for (const ParameterView& array : inner_) {
+    ForTensors(array, range, [&](float* values, std::size_t, std::size_t count) {
+      if (on_host()) {
+        std::fill_n(values, count, 0.0f);
+      } else {
+        gpu::FillAsync(stream_, values, 0, count * sizeof(float));
+      }
+    });
+  }
+  for (const std::size_t t : layout_.TensorsIn(range)) renewed_.push_back(t);
 }
 
 void Anchors::Restart(Range range) {

@@ -50,6 +50,12 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                    "memory, but the parameters lie on a device; expected device \"cpu\", or their "
                    "defaults");
   }
+  if (config_.local_steps && config_.local_steps->inner != InnerState::kKeep &&
+      config_.inner_arrays == 0) {
+    SPARFUSE_THROW(kConfig,
+                   "inner_state: nothing is known that the inner optimizer keeps from step to step; "
+                   "expected \"keep\", or an optimizer with a momentum");
+  }
   if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
     SPARFUSE_THROW(kUnsupported,
                    "feedback from outside works in host memory, but the gradients lie on a device; "
@@ -537,6 +543,16 @@ Anchors& LiveEngine::anchors() {
     SPARFUSE_THROW(kInternal, "parameters are given to a method without local steps");
   }
   return *step_.anchors;
+}
+
+void LiveEngine::BeginWindows(ParameterView parameters, std::vector<ParameterView> inner) {
+  const bool needed = config_.local_steps && config_.local_steps->inner != InnerState::kKeep;
+  if (needed && inner.size() != config_.inner_arrays) {
+    SPARFUSE_THROW(kInternal, std::to_string(inner.size()) +
+                                  " arrays of the inner optimizer's state: expected " +
+                                  std::to_string(config_.inner_arrays));
+  }
+  anchors().Begin(std::move(parameters), compute_stream(), std::move(inner));
 }
 
 std::size_t LiveEngine::method_memory_bytes() const {

@@ -520,7 +520,8 @@ std::size_t MethodMemoryBytes(const ModelConfig& config) {
   }
   std::size_t largest = 0;  // the only one under way
   for (const auto& [date, elements] : fragments) largest = std::max(largest, elements);
-  return (arrays * config.layout.numel() + largest) * sizeof(float);
+  const std::size_t sent = steps.inner == InnerState::kAverage ? config.inner_arrays : 0;
+  return (arrays * config.layout.numel() + (1 + sent) * largest) * sizeof(float);
 }
 
 }  // namespace sparfuse

@@ -70,6 +70,29 @@ class LocalStepsTest(trial_test.Trials):
                 self.assertEqual(metrics["method_memory_bytes"], 4 * (arrays * elements + largest))
             shutil.rmtree(self.results)
 
+    def test_inner_state_is_counted_and_changes_what_is_trained(self):
+        losses, sent, memory = {}, {}, {}
+        for inner in ("keep", "reset", "average"):
+            shutil.rmtree(self.results, ignore_errors=True)
+            options = f'every = 4, inner_state = "{inner}"'
+            more = with_options(options, THREADS + 'recipe = { optimizer = "adam", learning_rate = 0.01 }\n')
+            trial = self.run_trial(method="local-sgd", steps=8, more=more)
+            self.assertEqual((trial["status"], trial["checks"]), ("ok", {"anchors_equal": True, "loss_finite": True}))
+            steps = self.rank_zero(trial)
+            losses[inner] = steps["loss"].tolist()
+            sent[inner] = trial["metrics"]["window_bytes"]["value"]
+            memory[inner] = trial["metrics"]["method_memory_bytes"]["value"]
+            self.assertEqual((steps["exchanges"] > 0).tolist(), 3 * [False, False, False, True])
+            done = subprocess.run(self.command("check"), text=True, capture_output=True, timeout=60, check=False)
+            self.assertNotIn("local-sgd", done.stdout + done.stderr)
+        elements = sum(tensor["numel"] for tensor in self.outcome()["layout"])
+        self.assertEqual(sent, {"keep": 4 * elements, "reset": 4 * elements, "average": 12 * elements})
+        self.assertEqual(memory, {"keep": 8 * elements, "reset": 8 * elements, "average": 16 * elements})
+        for inner in ("reset", "average"):  # they part from the first window's end on
+            self.assertEqual(losses[inner][:5], losses["keep"][:5])
+            self.assertNotEqual(losses[inner][5:], losses["keep"][5:])
+        self.assertNotEqual(losses["reset"], losses["average"])
+
     def test_delayed_gradients_come_in_the_next_step_and_leave_replicas_equal(self):
         trial = self.run_trial(method="delayed-gradients", steps=6, more=THREADS)
         self.assertEqual((trial["status"], trial["checks"]), ("ok", {"replicas_equal": True, "loss_finite": True}))

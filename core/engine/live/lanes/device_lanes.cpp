@@ -171,7 +171,7 @@ class DeviceLanes final : public Lanes {
     const auto* pack = op.If<PackRequest>();
     const auto* apply = op.If<ApplyRequest>();
     const bool of_parameters = (pack != nullptr && pack->source != PackSource::kGradient) ||
-                               (apply != nullptr && apply->to == ApplyTo::kAnchor);
+                               (apply != nullptr && apply->to != ApplyTo::kGradient);
     return of_parameters ? compute_ : LaneOf(op.lane);
   }
 
@@ -207,6 +207,9 @@ class DeviceLanes final : public Lanes {
                apply != nullptr && apply->to == ApplyTo::kAnchor) {
       span.kind = SpanKind::kOuter;
       MoveAnchor(*apply, started.exchange, lane, report);
+    } else if (apply != nullptr && apply->to == ApplyTo::kInnerState) {
+      span.kind = SpanKind::kOuter;
+      RenewInnerState(*apply, started.exchange);
     } else {
       span.kind = SpanKind::kDecompress;
       if (op.If<MergeRequest>()) {
@@ -245,13 +248,13 @@ class DeviceLanes final : public Lanes {
   void Pack(const PackRequest& pack, const Stream& stream, OpReport& report) {
     const std::size_t tensor = pack.tensor;
     const Range range = step_.layout.tensor(tensor).range();
-    float* const to = step_.FlatOf(range);
+    float* const to = step_.FlatOf(range, pack.array);
     if (pack.source == PackSource::kGradient) {
       const std::span<const float> gradient = step_.gradients[tensor];
       CopyFiniteOnDevice(stream, {gradient.data(), gradient.size(), stream},
                          {to, range.size(), stream}, &report.slot.not_finite);
     } else {
-      step_.anchors->PackOnDevice(tensor, pack.source, to, &report.slot.not_finite);
+      step_.anchors->PackOnDevice(tensor, pack.source, pack.array, to, &report.slot.not_finite);
     }
     step_.packed[tensor] = 1;
   }
@@ -447,6 +450,15 @@ class DeviceLanes final : public Lanes {
       }
       from += part.size();
     }
+  }
+
+  // Sums lie in the flat memory: the exchange is not in the background.
+  void RenewInnerState(const ApplyRequest& apply, const ExchangeState* exchange) {
+    Anchors& anchors = *step_.anchors;
+    if (apply.own) return anchors.ResetInner(*apply.own);
+    const std::size_t array = exchange->op->exchange().array();
+    for (const Range& part : exchange->op->parts)
+      anchors.AverageInner(part, array, step_.FlatOf(part, array), Average(), setup_.pool);
   }
 
   void TakeSum(const ExchangeState& exchange, const Target& to, StreamLane& lane,

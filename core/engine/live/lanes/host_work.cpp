@@ -18,8 +18,11 @@ void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack) {
   const LiveStep& step = setup.step;
   const auto& windows = setup.config.local_steps;
   const bool own = pack.source == PackSource::kGradient;
+  const bool inner = pack.source == PackSource::kInnerState;
   SPARFUSE_THROW(
-      kNumeric, (own ? "gradient of " : "the change by local steps of ") +
+      kNumeric, std::string(own     ? "gradient of "
+                            : inner ? "what the inner optimizer keeps of "
+                                    : "the change by local steps of ") +
                     step.layout.tensor(pack.tensor).name + " has a NaN or an infinity at step " +
                     std::to_string(step.number) +
                     (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
@@ -44,6 +47,9 @@ double HostWork::Do(LiveOp& local) {
   } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
     kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
+  } else if (apply->to == ApplyTo::kInnerState) {
+    kind = SpanKind::kOuter;
+    RenewInnerState(*apply, local.exchange);
   } else {
     TakeSum(*local.exchange,
             {setup_.config.averages_at_end ? Target::Place::kTensors : Target::Place::kAverages,
@@ -59,10 +65,10 @@ void HostWork::Pack(const PackRequest& pack) {
   LiveStep& step = setup_.step;
   const std::size_t tensor = pack.tensor;
   const Range range = step.layout.tensor(tensor).range();
-  const std::span<float> to(step.FlatOf(range), range.size());
+  const std::span<float> to(step.FlatOf(range, pack.array), range.size());
   const bool own = pack.source == PackSource::kGradient;
   bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
-                    : step.anchors->Pack(tensor, pack.source, to, pool_);
+                    : step.anchors->Pack(tensor, pack.source, pack.array, to, pool_);
   if (!finite && own && setup_.config.on_nonfinite) {
     (void)Nonfinite(tensor);
     std::ranges::fill(to, 0.0f);
@@ -308,6 +314,17 @@ void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchan
     const bool last = apply.last && &part == &exchange->op->parts.back();
     anchors.Step(part, sums.subspan(from, part.size()), scale, last, pool_);
     from += part.size();
+  }
+}
+
+void HostWork::RenewInnerState(const ApplyRequest& apply, const ExchangeState* exchange) {
+  Anchors& anchors = *setup_.step.anchors;
+  if (apply.own) return anchors.ResetInner(*apply.own);
+  const float scale = 1.0f / static_cast<float>(setup_.workers);
+  const float* sums = exchange->buffers.dense.data();
+  for (const Range& part : exchange->op->parts) {
+    anchors.AverageInner(part, exchange->op->exchange().array(), sums, scale, pool_);
+    sums += part.size();
   }
 }
 

@@ -56,6 +56,7 @@ class HostWork {
   // The memory of a range if it lies in one piece, else nothing.
   std::span<float> InOnePiece(const Target& to, Range range) const;
   void MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange);
+  void RenewInnerState(const ApplyRequest& apply, const ExchangeState* exchange);
   void TakeSum(const ExchangeState& exchange, const Target& to);
   void TakeReduced(const ExchangeState& exchange, const Target& to);
   void TakeSums(const ExchangeState& exchange, const Target& to);
