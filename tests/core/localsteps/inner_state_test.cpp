@@ -1,5 +1,5 @@
 // Compares what becomes of the inner optimizer's state at a synchronisation with a plain loop over
-// ranks, on the host and on devices.
+// ranks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,80 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/devices/devices.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/methods/windows.hpp"
+#include "tests/support/methods/inner_states.hpp"
 
 namespace sparfuse::testing {
 namespace {
-
-InnerWithState Momentum() {
-  return [](Floats& w, std::vector<Floats>& state, const Floats& g, int, const std::vector<int>&) {
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      state[0][i] = .75f * state[0][i] + g[i];
-      w[i] -= .125f * state[0][i];
-    }
-  };
-}
-
-// Adam, whose corrections count updates since the state was zero.
-InnerWithState Adam() {
-  return [](Floats& w, std::vector<Floats>& state, const Floats& g, int t,
-            const std::vector<int>& since) {
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      const int updates = t - since[i];
-      state[0][i] = .9f * state[0][i] + .1f * g[i];
-      state[1][i] = .99f * state[1][i] + .01f * (g[i] * g[i]);
-      const double m = state[0][i] / (1 - std::pow(.9, updates));
-      const double v = state[1][i] / (1 - std::pow(.99, updates));
-      w[i] -= static_cast<float>(.01 * m / (std::sqrt(v) + 1e-8));
-    }
-  };
-}
-
-struct Case {
-  const char* name;
-  const char* inner_state;
-  std::size_t arrays;
-  int every, fragments, delay;
-  double mix = 0;
-};
-
-const std::vector<Case>& Cases() {
-  static const std::vector<Case> kCases = {
-      {"kept", "keep", 1, 3, 1, 0},
-      {"reset", "reset", 2, 3, 1, 0},
-      {"reset_of_fragments", "reset", 2, 4, 2, 1, .5},
-      {"reset_that_lags", "reset", 1, 2, 1, 2},
-      {"average", "average", 1, 3, 1, 0},
-      {"average_of_both_moments", "average", 2, 3, 1, 0},
-      {"average_of_fragments", "average", 2, 4, 2, 1, .5},
-      {"average_in_a_step", "average", 1, 1, 1, 0},
-      {"average_that_lags", "average", 2, 2, 1, 2}};
-  return kCases;
-}
-
-Windows WindowsOf(const Case& which, int workers, Device device = {}) {
-  Windows windows;
-  windows.workers = workers;
-  windows.tensors = {5, 1, 640, 3, 2001, 8, 1, 130};
-  windows.strategy = {{"every", Whole(which.every)},
-                      {"delay", Whole(which.delay)},
-                      {"mix", which.mix},
-                      {"inner_state", std::string(which.inner_state)}};
-  windows.planner = {{"fragments", Whole(which.fragments)}};
-  windows.arrays = which.arrays;
-  windows.with_state = which.arrays == 1 ? Momentum() : Adam();
-  windows.gradient = NoisyGradient;
-  windows.start = [](int) {
-    Floats w(2789);
-    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 37) / 19 - 1;
-    return w;
-  };
-  windows.steps = 13;
-  windows.device = device;
-  return windows;
-}
 
 struct PlainRank {
   Floats w, sent;
@@ -92,14 +23,14 @@ struct PlainRank {
 
 // The mean over ranks of an element, added up in their order.
 template <class Of>
-float Mean(const std::vector<PlainRank>& ranks, const Of& of) {
+float MeanOverRanks(const std::vector<PlainRank>& ranks, const Of& of) {
   float sum = 0;
   for (const PlainRank& rank : ranks) sum += of(rank);
   return sum * (1.0f / static_cast<float>(ranks.size()));
 }
 
 // The ranks after all steps, of local steps whose outer rule is the average of the parameters.
-std::vector<PlainRank> TrainPlainly(const Case& which, const Windows& windows) {
+std::vector<PlainRank> TrainPlainly(const InnerCase& which, const Windows& windows) {
   const GradientLayout layout = windows.Layout();
   std::vector<int> fragment_of(layout.numel());
   for (const Unit& unit : windows.MakePlan().units) {
@@ -134,7 +65,7 @@ std::vector<PlainRank> TrainPlainly(const Case& which, const Windows& windows) {
       if (received == fragment_of[i]) {
         const bool at_once = which.delay == 0;
         const float anchor =
-            Mean(ranks, [&](const PlainRank& rank) { return at_once ? rank.w[i] : rank.sent[i]; });
+            MeanOverRanks(ranks, [&](const PlainRank& rank) { return at_once ? rank.w[i] : rank.sent[i]; });
         for (PlainRank& rank : now) {
           const auto mix = static_cast<float>(which.mix);
           rank.w[i] = mix == 0 ? anchor : anchor + mix * (rank.w[i] - anchor);
@@ -143,7 +74,7 @@ std::vector<PlainRank> TrainPlainly(const Case& which, const Windows& windows) {
             if (which.inner_state == std::string("reset")) rank.state[k][i] = 0;
             if (which.inner_state == std::string("average"))
               rank.state[k][i] =
-                  Mean(ranks, [&](const PlainRank& each) { return each.state[k][i]; });
+                  MeanOverRanks(ranks, [&](const PlainRank& each) { return each.state[k][i]; });
           }
         }
       } else if (lags && t == which.every) {
@@ -156,17 +87,17 @@ std::vector<PlainRank> TrainPlainly(const Case& which, const Windows& windows) {
   return ranks;
 }
 
-void ExpectClose(const Floats& got, const Floats& expected, const std::string& what) {
+void ExpectAlike(const Floats& got, const Floats& expected, const std::string& what) {
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i)
     ASSERT_NEAR(got[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << what << " " << i;
 }
 
-class InnerStates : public ::testing::TestWithParam<std::tuple<Case, int>> {};
+class InnerStates : public ::testing::TestWithParam<std::tuple<InnerCase, int>> {};
 
 TEST_P(InnerStates, AreWhatAPlainLoopMakesOfThem) {
   const auto& [which, workers] = GetParam();
-  const Windows windows = WindowsOf(which, workers);
+  const Windows windows = InnerWindows(which, workers);
   const auto ranks = Train(windows);
   const auto expected = TrainPlainly(which, windows);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -178,31 +109,34 @@ TEST_P(InnerStates, AreWhatAPlainLoopMakesOfThem) {
       EXPECT_EQ(state, expected[r].state);
       continue;
     }
-    ExpectClose(w, expected[r].w, "parameters");
+    ExpectAlike(w, expected[r].w, "parameters");
     for (std::size_t k = 0; k < which.arrays; ++k)
-      ExpectClose(state[k], expected[r].state[k], "state");
+      ExpectAlike(state[k], expected[r].state[k], "state");
   }
 }
 
-// After a synchronisation, averaged states are equal on all ranks, bit for bit, and others are not.
-TEST_P(InnerStates, AreEqualOnAllRanksIfAveraged) {
-  const auto& [which, workers] = GetParam();
-  if (which.fragments > 1 || which.delay > 0) GTEST_SKIP() << "parameters differ";
-  const auto ranks = Train(WindowsOf(which, workers));
-  const auto at = static_cast<std::size_t>(which.every) - 1;
-  for (std::size_t r = 1; r < ranks.size(); ++r) {
-    EXPECT_EQ(ranks[r].inner[at] == ranks[0].inner[at], which.inner_state != std::string("keep"));
-    EXPECT_EQ(ranks[r].parameters[at], ranks[0].parameters[at]);
+// After a synchronisation of the whole model, averaged states are equal on all ranks, bit for bit,
+// and others are not.
+TEST(InnerState, IsEqualOnAllRanksIfAveraged) {
+  for (const InnerCase& which : InnerCases()) {
+    if (which.fragments > 1 || which.delay > 0) continue;
+    SCOPED_TRACE(which.name);
+    const auto ranks = Train(InnerWindows(which, 3));
+    const auto at = static_cast<std::size_t>(which.every) - 1;
+    for (std::size_t r = 1; r < ranks.size(); ++r) {
+      EXPECT_EQ(ranks[r].inner[at] == ranks[0].inner[at], which.inner_state != std::string("keep"));
+      EXPECT_EQ(ranks[r].parameters[at], ranks[0].parameters[at]);
+    }
   }
 }
 
 // Around a ring of two, a rank sends every element once; of more, 2 (P - 1) / P times.
 TEST_P(InnerStates, AreCountedInTheBytesOfTheirSteps) {
   const auto& [which, workers] = GetParam();
-  Case kept = which;
+  InnerCase kept = which;
   kept.inner_state = "keep";
-  const auto ranks = Train(WindowsOf(which, workers));
-  const auto plain = Train(WindowsOf(kept, workers));
+  const auto ranks = Train(InnerWindows(which, workers));
+  const auto plain = Train(InnerWindows(kept, workers));
   const bool averages = which.inner_state == std::string("average");
   const std::uint64_t times = averages ? 1 + which.arrays : 1;
   std::uint64_t exchanges = 0;
@@ -226,40 +160,15 @@ TEST_P(InnerStates, AreCountedInTheBytesOfTheirSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, InnerStates,
-                         ::testing::Combine(::testing::ValuesIn(Cases()),
+                         ::testing::Combine(::testing::ValuesIn(InnerCases()),
                                             ::testing::Values(1, 2, 3)),
                          [](const auto& instance) {
                            return std::string(std::get<0>(instance.param).name) + "_" +
                                   std::to_string(std::get<1>(instance.param));
                          });
 
-class InnerStatesOnDevices : public ::testing::TestWithParam<std::tuple<Case, DeviceKind>> {};
-
-TEST_P(InnerStatesOnDevices, AreThoseOfTheHost) {
-  const auto& [which, kind] = GetParam();
-  const std::string why = WhyNotOn(kind);
-  if (!why.empty()) GTEST_SKIP() << why;
-  const auto expected = Train(WindowsOf(which, 2));
-  const auto found = Train(WindowsOf(which, 2, {kind, 0}));
-  for (std::size_t r = 0; r < expected.size(); ++r) {
-    EXPECT_EQ(found[r].parameters, expected[r].parameters);
-    EXPECT_EQ(found[r].inner, expected[r].inner);
-    EXPECT_EQ(found[r].renewed, expected[r].renewed);
-    EXPECT_EQ(found[r].memory, expected[r].memory);
-    for (std::size_t t = 0; t < expected[r].records.size(); ++t)
-      EXPECT_EQ(found[r].records[t].sent_bytes, expected[r].records[t].sent_bytes);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, InnerStatesOnDevices,
-                         ::testing::Combine(::testing::ValuesIn(Cases()), TheDevices()),
-                         [](const auto& instance) {
-                           return std::string(std::get<0>(instance.param).name) +
-                                  (std::get<1>(instance.param) == DeviceKind::kCuda ? "_cuda" : "");
-                         });
-
 TEST(InnerState, OfParametersThatBeginAnewIsToldByTensors) {
-  const auto ranks = Train(WindowsOf({"", "reset", 1, 4, 2, 0}, 1));
+  const auto ranks = Train(InnerWindows({"", "reset", 1, 4, 2, 0}, 1));
   std::vector<std::size_t> all = ranks[0].renewed[1];
   EXPECT_FALSE(all.empty());
   all.insert(all.end(), ranks[0].renewed[3].begin(), ranks[0].renewed[3].end());
@@ -270,18 +179,18 @@ TEST(InnerState, OfParametersThatBeginAnewIsToldByTensors) {
 }
 
 TEST(InnerState, ThatIsNotFiniteNamesItsTensor) {
-  Windows windows = WindowsOf({"", "average", 1, 2, 1, 0}, 1);
-  windows.with_state = [of = Momentum()](Floats& w, std::vector<Floats>& state, const Floats& g,
+  Windows windows = InnerWindows({"", "average", 1, 2, 1, 0}, 1);
+  windows.with_state = [of = MomentumInside()](Floats& w, std::vector<Floats>& state, const Floats& g,
                                          int t, const std::vector<int>& since) {
     of(w, state, g, t, since);
-    state[0][700] = std::numeric_limits<float>::infinity();
+    if (t == 2) state[0][700] = std::numeric_limits<float>::infinity();
   };
   ExpectError(FailureKind::kNumeric, {"what the inner optimizer keeps of", "in window 0"},
               [&] { Train(windows); });
 }
 
 TEST(InnerState, IsRefusedWhereItHasNoMeaning) {
-  Windows windows = WindowsOf({"", "average", 1, 2, 1, 0}, 1);
+  Windows windows = InnerWindows({"", "average", 1, 2, 1, 0}, 1);
   windows.arrays = 0;
   windows.with_state = {};
   ExpectError(FailureKind::kConfig, {"inner_state", "expected \"keep\""}, [&] { Train(windows); });

@@ -99,7 +99,7 @@ TEST(Optimizer, CorrectionsCountUpdatesSinceTheStateWasZero) {
     recipe.optimizer = name;
     Optimizer optimizer(recipe, 4), whole(recipe, 4), anew(recipe, 4);
     std::vector<float> parameters{1, 2, 3, 4}, undisturbed = parameters, fresh = parameters;
-    const std::vector<float> gradient{.5f, -1, .25f, 2};
+    std::vector<float> gradient{.5f, -1, .25f, 2};  // a constant one needs no state
     std::vector<Optimizer::Part> parts{{.offset = 0, .size = 2, .gradient = gradient.data()},
                                        {.offset = 2, .size = 2, .gradient = gradient.data() + 2}};
     std::vector<Optimizer::Part> all = parts;
@@ -112,6 +112,7 @@ TEST(Optimizer, CorrectionsCountUpdatesSinceTheStateWasZero) {
       optimizer.Step(parameters.data(), parts, step, .01);
       whole.Step(undisturbed.data(), all, step, .01);
       if (step >= 3) anew.Step(fresh.data(), all, step - 3, .01);
+      for (float& each : gradient) each *= -1.5f;
     }
     for (const std::size_t i : {0, 1}) EXPECT_EQ(parameters[i], undisturbed[i]) << name;
     for (const std::size_t i : {2, 3}) {
