@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
+#include "core/feedback/norm/norm.hpp"
 #include "core/localsteps/anchor_kernels.hpp"
 #include "core/localsteps/outer_step.hpp"
 #include "core/payload/accumulate.hpp"
@@ -43,7 +44,11 @@ Anchors::Anchors(const GradientLayout& layout, const LocalSteps& steps, Device d
       anchor_(layout.numel(), device, "the anchor"),
       outer_(steps.has_state() ? layout.numel() : 0, device, "the outer state"),
       elastic_(steps.outer == OuterRule::kElastic ? layout.numel() : 0, device,
-               "the elastic differences") {}
+               "the elastic differences") {
+  if (on_host() || steps.outer_clip <= 0) return;
+  squares_ = Buffer<double>(layout.tensors(), device, "norms of the outer state");
+  clip_ = Buffer<float>(1, device, "norms of the outer state");
+}
 
 void Anchors::RequireFits(const ParameterView& view, const char* what) const {
   if (view.size() != layout_.tensors()) {
@@ -168,18 +173,9 @@ void Anchors::Grow(Range range, std::span<const float> sum, float scale, ThreadP
 // Sums squares in the order of the ranges, whatever the pool's size.
 void Anchors::MoveClipped(ThreadPool& pool) {
   double squares = 0;
-  for (const Range& range : grown_) {
-    const std::span<float> outer = outer_.host().subspan(range.begin, range.size());
-    std::vector<double> of_chunk((outer.size() + kChunk - 1) / kChunk);
-    ForChunks(outer.size(), pool, [&](std::size_t first, std::size_t end) {
-      for (std::size_t i = first; i < end; ++i) {
-        of_chunk[first / kChunk] += static_cast<double>(outer[i]) * outer[i];
-      }
-    });
-    for (const double each : of_chunk) squares += each;
-  }
-  const double norm = std::sqrt(squares);
-  const float factor = norm > steps_.outer_clip ? static_cast<float>(steps_.outer_clip / norm) : 1;
+  for (const Range& range : grown_)
+    squares += SumSquares(outer_.host().subspan(range.begin, range.size()), pool);
+  const float factor = OuterClipFactor(steps_, squares);
   for (const Range& range : grown_) {
     ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
       float* const anchor = anchor_.data() + begin;
@@ -216,7 +212,40 @@ void Anchors::PackOnDevice(std::size_t tensor, PackSource source, std::size_t ar
                                    anchor, parameters.data(), to, kept, not_finite});
 }
 
-void Anchors::StepOnDevice(Range range, const float* sum, float scale) {
+void Anchors::GrowOnDevice(Range range, const float* sum, float scale,
+                           DeviceWorkspace& workspace) {
+  if (range.size() == 0) return;
+  float* const outer = outer_.data() + range.begin;
+  LaunchElementwise(stream_, gpu::GrowMomentum{gpu::QuadsOf(range.size(), sum, outer), steps_, sum,
+                                               scale, outer});
+  assert(grown_.size() < squares_.size());
+  SumSquaresOnDevice(stream_, workspace, {outer, range.size(), stream_},
+                     squares_.data() + grown_.size());
+  grown_.push_back(range);
+}
+
+void Anchors::MoveClippedOnDevice() {
+  gpu::Launch(stream_, 1,
+              gpu::ClipOuter{steps_, squares_.data(), grown_.size(), clip_.data()});
+  for (const Range& range : grown_) {
+    ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
+      float* const anchor = anchor_.data() + begin;
+      float* const outer = outer_.data() + begin;
+      LaunchElementwise(stream_,
+                        gpu::MoveClippedAnchor{gpu::QuadsOf(count, anchor, outer, parameters),
+                                               steps_, clip_.data(), anchor, outer, parameters});
+    });
+  }
+  grown_.clear();
+}
+
+void Anchors::StepOnDevice(Range range, const float* sum, float scale, bool last,
+                           DeviceWorkspace& workspace) {
+  if (steps_.outer_clip > 0) {
+    GrowOnDevice(range, sum, scale, workspace);
+    if (last) MoveClippedOnDevice();
+    return;
+  }
   const float factor = steps_.outer == OuterRule::kElastic ? 1.0f : scale;
   ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
     const float* const sums = sum + (begin - range.begin);

@@ -12,6 +12,7 @@
 #include "core/device/device.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/localsteps/local_steps.hpp"
+#include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse {
 
@@ -49,7 +50,9 @@ class Anchors {
   // device, as CopyFiniteOnDevice's.
   void PackOnDevice(std::size_t tensor, PackSource source, std::size_t array, float* to,
                     std::uint32_t* not_finite);
-  void StepOnDevice(Range range, const float* sum, float scale);
+  // workspace: of the stream, for norms.
+  void StepOnDevice(Range range, const float* sum, float scale, bool last,
+                    DeviceWorkspace& workspace);
   // Writes sum times `scale` to an array of the inner state, counted from 1. sum: [range], where
   // the parameters lie.
   void AverageInner(Range range, std::size_t array, const float* sum, float scale,
@@ -87,6 +90,8 @@ class Anchors {
   const ParameterView& Inner(std::size_t array) const { return inner_.at(array - 1); }
   void Grow(Range range, std::span<const float> sum, float scale, ThreadPool& pool);
   void MoveClipped(ThreadPool& pool);
+  void GrowOnDevice(Range range, const float* sum, float scale, DeviceWorkspace& workspace);
+  void MoveClippedOnDevice();
 
   const GradientLayout& layout_;
   const LocalSteps steps_;
@@ -100,6 +105,8 @@ class Anchors {
   Buffer<float> elastic_;  // with kElastic: the values sent last
   std::vector<float> anchor_on_host_, outer_on_host_;
   std::vector<Range> grown_;  // with outer_clip: whose outer state is not clipped yet
+  Buffer<double> squares_;    // on a device: of their outer states
+  Buffer<float> clip_;        // [1] on a device: the factor of the outer state
 };
 
 }  // namespace sparfuse

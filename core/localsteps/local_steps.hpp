@@ -60,8 +60,6 @@ struct LocalSteps {
 
   // A whole window passes between send and receipt; every window begins at the anchor.
   bool lags() const noexcept { return delay == every && !when_idle; }
-  // These rules count and measure values, in host memory.
-  bool looks_on_host() const noexcept { return by_senders || to_median || outer_clip > 0; }
   bool has_state() const noexcept {
     return outer == OuterRule::kMomentum || outer == OuterRule::kNesterov;
   }

@@ -110,12 +110,6 @@ void Resolver::CheckCollective() const {
                      StringOption(config_.method_options.sending, "payload_indices"),
                      by_chunks ? ", or transport \"mpi\"" : ""));
   }
-  const auto steps = Compose(config_).local_steps();
-  if (config_.device == Place::kCuda && steps && steps->looks_on_host()) {
-    Fail({"device", "method_options", "method"},
-         "combine = \"senders\", clip = \"median\" and outer_clip count and measure in host "
-         "memory; expected device \"cpu\", or their defaults");
-  }
   const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
   if (!config_.modelled() && !why.empty()) {
     Fail({"method_options", "method"},

@@ -43,13 +43,6 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
         "gradients lie on a device; expected device \"cpu\", or payload_indices \"u32\", "
         "\"delta\" or \"u12\", and no fitted values");
   }
-  if (config_.device.kind != DeviceKind::kHost && config_.local_steps &&
-      config_.local_steps->looks_on_host()) {
-    SPARFUSE_THROW(kUnsupported,
-                   "combine = senders, clip = median and outer_clip count and measure in host "
-                   "memory, but the parameters lie on a device; expected device \"cpu\", or their "
-                   "defaults");
-  }
   if (config_.local_steps && config_.local_steps->inner != InnerState::kKeep &&
       config_.inner_arrays == 0) {
     SPARFUSE_THROW(kConfig,

@@ -33,6 +33,15 @@ std::size_t FlatPlaces::Of(Range range, std::size_t array) const {
   return array * size_ + begins_[tensor] + (range.begin - layout_.tensor(tensor).offset);
 }
 
+std::vector<Range> TensorsWithIndices(const ExchangeState& exchange) {
+  const std::size_t begin = exchange.op->range().begin;
+  std::vector<Range> tensors;
+  for (const Selection* part : exchange.payload.parts) {
+    if (!part->whole) tensors.push_back({part->range.begin - begin, part->range.end - begin});
+  }
+  return tensors;
+}
+
 LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
     : layout(of_layout),
       places(layout, config.plan, config.local_steps.has_value(), SentArrays(config)),

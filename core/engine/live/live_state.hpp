@@ -258,6 +258,9 @@ struct ExchangeState {
   LiveStep::Clock::time_point began, ended;
 };
 
+// The tensors whose selections travel with indices, relative to the exchange's range.
+std::vector<Range> TensorsWithIndices(const ExchangeState& exchange);
+
 // A LiveEngine's state of a started operation.
 struct LiveOp {
   Handle handle = 0;

@@ -16,6 +16,7 @@
 #include "core/engine/live/lanes/offload_lane.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/returned.hpp"
+#include "core/localsteps/sender_rules.hpp"
 #include "core/payload/accumulate_device.hpp"
 
 namespace sparfuse {
@@ -443,10 +444,12 @@ class DeviceLanes final : public Lanes {
     if (sparse) TakeSum(*exchange, {nullptr, Average(), false}, lane, report);
     std::size_t from = 0;
     for (const Range& part : exchange->op->parts) {
+      const bool last = apply.last && &part == &exchange->op->parts.back();
       if (sparse) {
-        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f);
+        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f, last, lane.workspace);
       } else {
-        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average());
+        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average(),
+                             last, lane.workspace);
       }
       from += part.size();
     }
@@ -507,11 +510,20 @@ class DeviceLanes final : public Lanes {
       setup_.config.dense_quantizer->AccumulateOnDevice(context, encoded, scale, target(part.range),
                                                         exchange.device.fault.data());
     }
+    const auto& windows = setup_.config.local_steps;
+    const bool by_senders = windows && windows->by_senders;
+    std::vector<DevicePayload> payloads = exchange.device.payloads;
+    if (windows && windows->to_median) {
+      payloads = ScaleToMedianOnDevice(stream, lane.workspace, payloads,
+                                       TensorsWithIndices(exchange));
+    }
     for (const Range& range : exchange.payload.indexed) {
-      AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
-                               {range.begin - whole.begin, whole.size()}, scale, at(range),
-                               exchange.device.fault.data(),
+      const Window window{range.begin - whole.begin, whole.size()};
+      AccumulateSparseOnDevice(stream, lane.workspace, payloads, window, by_senders ? 1.0f : scale,
+                               at(range), exchange.device.fault.data(),
                                to.touches ? touched_.Of(range, stream) : nullptr);
+      if (by_senders)
+        DivideBySendersOnDevice(stream, lane.workspace, payloads, window.first, at(range));
     }
     gpu::CopyAsync(stream, &report.fault, exchange.device.fault.data(), sizeof(report.fault));
   }
