@@ -301,6 +301,12 @@ TEST(InnerStateOfMethods, IsModelledWithTheBytesThatItSends) {
   }
 }
 
+TEST(InnerStateOfMethods, IsNotModelledWithoutKnowingWhatTheOptimizerKeeps) {
+  const CellConfig config = ConfigOfWindows(Named("local-sgd"), {{"inner_state", "average"}});
+  testing::ExpectError(FailureKind::kConfig, {"inner_state", "expected \"keep\""},
+                       [&] { ModelOf(config, {2, 1}); });
+}
+
 TEST(IdleTriggerOfMethods, LeavesAnchorsEqualAndLosesNothing) {
   for (const char* name : {"local-sgd", "diloco", "streaming-diloco", "shadowsync", "sparseloco"}) {
     for (const Topology& where : {Topology{2, 1}, Topology{4, 2}}) {

@@ -11,10 +11,14 @@ import subprocess
 import sys
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+for folder in ("..", "../../chaos", "../../bench/store"):
+    sys.path.insert(0, str(Path(__file__).resolve().parent / folder))
+import forgeries
+import forgery
 import trial_test
 
 THREADS = 'transport = "threads"\n'
@@ -92,6 +96,66 @@ class LocalStepsTest(trial_test.Trials):
             self.assertEqual(losses[inner][:5], losses["keep"][:5])
             self.assertNotEqual(losses[inner][5:], losses["keep"][5:])
         self.assertNotEqual(losses["reset"], losses["average"])
+
+    def call(self, *arguments, results=None):
+        done = subprocess.run([trial_test.SPARFUSE, "--results", str(results or self.results), *map(str, arguments)],
+                              text=True, capture_output=True, timeout=100, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_inner_state_of_a_table_without_a_recipe_is_refused(self):
+        shutil.copy(Path(__file__).resolve().parents[3] / "experiments/local-steps/decoder-1b.json", self.folder)
+        self.file.write_text(
+            'id = "t"\n[defaults]\nmode = "modelled"\ncluster = "two-sites"\nworkload = "table:decoder-1b.json"\n'
+            'workers = 2\nmethod = "diloco"\nmethod_options = { every = 30, inner_state = "average" }\n')
+        code, said = self.call("plan", self.file)
+        self.assertEqual(code, 2, said)
+        self.assertIn("t.toml:8: inner_state = average with workload table:decoder-1b.json, which has no recipe", said)
+
+    def test_a_bundle_holds_the_bytes_of_averaged_inner_states(self):
+        more = with_options('every = 2, fragments = 2, stripes = 1, delay = 0, inner_state = "average"', THREADS)
+        self.run_trial(method="streaming-diloco", steps=4, more=more)
+        bundle = self.folder / "true.sparfuse"
+        code, said = self.call("export", "t", "--out", bundle)
+        self.assertEqual(code, 0, said)
+        self.assertNotIn("left out", said)
+        code, said = self.call("verify", bundle)
+        self.assertEqual(code, 0, said)
+        code, said = self.call("merge", bundle, results=self.folder / "merged")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(list((self.folder / "merged").rglob("trial.json"))), 1)
+
+        def forged(change):
+            trial = forgeries.Forged(forgery.unpacked(bundle))
+            change(trial)
+            for name in ("payload_bytes", "sent_bytes", "received_bytes"):
+                measured = trial.steps[trial.steps["measured"]]
+                trial.state(name, float(measured[name].mean()))
+            trial.state("window_bytes", 2 * trial.metric("sent_bytes"))
+            hashed = trial.trial["config_hash"]
+            with mock.patch.object(forgeries, "config_hash", lambda config: hashed):
+                members = trial.bundle()
+            file = self.folder / "forged.sparfuse"
+            for _ in range(2):  # the second time with the table of what is forged
+                file.write_bytes(forgery.bundled(dict(members)))
+                code, said = self.call("verify", file, "--json")
+                if not said.startswith("{"):
+                    return code, said
+                members["table.json"] = forgery.written(json.loads(said)["table"])
+            return code, said
+
+        code, said = forged(lambda trial: None)
+        self.assertEqual(code, 0, said)
+
+        def as_if_kept(trial):  # one array of sgd's momentum beside the differences
+            for name in ("payload_bytes", "sent_bytes", "received_bytes"):
+                trial.steps[name] //= 2
+            inner = np.char.startswith(trial.spans["label"], "inner state")
+            self.assertGreater(inner.sum(), 0)
+            trial.spans["bytes"][inner] = 0
+
+        code, said = forged(as_if_kept)
+        self.assertNotEqual(code, 0)
+        self.assertIn("arrays of their inner state", said)
 
     def test_delayed_gradients_come_in_the_next_step_and_leave_replicas_equal(self):
         trial = self.run_trial(method="delayed-gradients", steps=6, more=THREADS)
