@@ -271,7 +271,7 @@ const StrategyDescriptor kLocalSteps = {
     .source =
         "Stich, ICLR 2019; Douillard et al., DiLoCo, arXiv 2311.08105, and Streaming DiLoCo, "
         "arXiv 2501.18512",
-    .revision = 1,
+    .revision = 2,
     .deviations =
         "A lost rank is an error; there is no quorum. Exchanges beside training are received at a "
         "fixed step, not on arrival; with trigger = idle at a step that the ranks agree on.",
@@ -285,7 +285,7 @@ const StrategyDescriptor kSparseLocalSteps = {
     .name = "sparse-local-steps",
     .summary = "like local-steps, but averages selections of each tensor's differences",
     .source = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
-    .revision = 1,
+    .revision = 2,
     .deviations = "The same as of local-steps.",
     .sparsified = Sparsified::kAhead,
     .options = SparseLocalStepsOptions(),

@@ -50,7 +50,7 @@ void Training::Measure(int steps, int round) {
   monitor_.Begin();
   for (int step = 0; step < steps && !reached_target_; ++step) {
     Step({.measured = true, .round = round});
-    monitor_.StepIsDone();
+    monitor_.StepIsDone(engine_->HasUnderWay());
   }
   monitor_.End();
 }

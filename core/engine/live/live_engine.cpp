@@ -363,7 +363,7 @@ ExchangeState& LiveEngine::PrepareExchange(Handle handle, Op& exchange) {
   state.behind = Behind(exchange);
   state.buffers.shape = {exchange.range().size(),
                          0,
-                         step_.number,
+                         exchange.step,
                          {},
                          static_cast<std::size_t>(exchange.exchange().owner())};
   state.buffers.rounded = {};

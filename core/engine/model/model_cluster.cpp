@@ -234,7 +234,7 @@ void ModelCluster::SetRounds(Meeting& meeting, const Topology& topology) const {
   ExchangeSizes sizes;
   sizes.shape = {range.size(),
                  meeting.given.front().kept,
-                 ranks_[static_cast<std::size_t>(meeting.members.front().rank)]->step(),
+                 first.step,
                  {},
                  static_cast<std::size_t>(exchange.owner())};
   if (const SharedRange* shared = exchange.shared()) {
