@@ -212,6 +212,7 @@ Composition Compose(const MethodParts& parts) {
   made.feedback = MakeFeedback(
       parts.feedback, ResolveOptions("feedback " + parts.feedback, FeedbackOptions(parts.feedback),
                                      parts.feedback_options));
+  made.inner_arrays = parts.inner_arrays;
   CheckParts(made, collective);
   return made;
 }
@@ -334,6 +335,7 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   const StrategyDescriptor& strategy = *composition.strategy;
   live.strategy_loses = strategy.loses != nullptr && strategy.loses(composition.strategy_options);
   live.local_steps = composition.local_steps();
+  live.inner_arrays = composition.inner_arrays.value_or(0);
   live.delays = strategy.delays;
   live.sparsifier = composition.MakeSparsifier(seed);
   live.unbounded_count =
@@ -358,6 +360,11 @@ ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layou
   model.plan = MakePlan(composition, model.layout, model.topology, &model.backward, &model.cost);
   model.make_strategy = [composition] { return composition.MakeStrategy(); };
   model.local_steps = composition.local_steps();
+  model.inner_arrays = composition.inner_arrays.value_or(0);
+  SPARFUSE_REQUIRE(!model.local_steps || model.local_steps->inner == InnerState::kKeep ||
+                       model.inner_arrays > 0,
+                   "inner_state: nothing is known that the inner optimizer keeps from step to step; "
+                   "expected \"keep\", or an optimizer with a momentum");
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
   model.coding = composition.coding;

@@ -49,6 +49,8 @@ struct MethodParts {
   double density = 1.0;  // without a sparsifier it stays 1
   std::string feedback = "none";
   Options feedback_options;
+  // That the inner optimizer keeps and uses (Engine::inner_arrays); nothing: not known yet.
+  std::optional<std::size_t> inner_arrays = {};
 };
 
 struct Composition {
@@ -69,6 +71,7 @@ struct Composition {
   // The number of first steps in which units are sent dense, by DensePlan of the later steps' plan.
   std::uint64_t dense_warmup_steps = 0;
   Feedback feedback;
+  std::optional<std::size_t> inner_arrays;  // as MethodParts
 
   std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }
   std::unique_ptr<Sparsifier> MakeSparsifier(std::uint64_t seed) const;  // null: none

@@ -275,6 +275,16 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
                          " with local steps, which send no gradients: expected " +
                          ToString(FallbackOf(key)));
   }
+  const std::string inner = "inner_state = " + ToString(OptionOf(made, "inner_state"));
+  SPARFUSE_REQUIRE(steps->inner == InnerState::kKeep || made.inner_arrays != 0,
+                   inner + " with an optimizer that keeps nothing from step to step, which sgd "
+                           "without momentum and sign are: expected \"keep\", or another recipe");
+  SPARFUSE_REQUIRE(steps->inner != InnerState::kAverage ||
+                       made.dense_collective->traits().mass != Conservation::kLost,
+                   inner + " with the collective \"" +
+                       std::string(made.dense_collective->descriptor().name) +
+                       "\", which rounds sums: a second moment that becomes 0 divides by nothing; "
+                       "expected \"ring-allreduce\", or \"keep\" or \"reset\"");
   SPARFUSE_REQUIRE(
       steps->delay == 0 || !collective.native,
       "delay = " + std::to_string(steps->delay) + " with the collective \"" +

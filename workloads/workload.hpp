@@ -140,6 +140,10 @@ class TrainingWorkload {
   // value and their optimizer state.
   virtual void Update(std::uint64_t step) = 0;
 
+  // What the optimizer keeps of the parameter is zero now, and it counts its updates from here, as
+  // if `step`, of the next Update, were its first. The learning rate goes on.
+  virtual void CountUpdatesFrom(std::size_t parameter, std::uint64_t step) = 0;
+
   // The whole replica as flat arrays: the parameters (padded with zeros between), then the
   // optimizer's state, which exists from the start. To be broadcast into before the first step, and
   // compared bit for bit at the end. Valid for the life of the workload.

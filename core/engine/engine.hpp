@@ -29,6 +29,8 @@ class Engine {
   virtual const GradientLayout& layout() const noexcept = 0;
   virtual const Plan& plan() const noexcept = 0;
   virtual std::uint64_t step() const noexcept = 0;  // from 0
+  // Arrays, each as long as the parameters, that the workload's optimizer keeps from step to step.
+  virtual std::size_t inner_arrays() const noexcept { return 0; }
 
   virtual Handle Pack(PackRequest request) = 0;
   virtual Handle Sparsify(SparsifyRequest request) = 0;

@@ -25,6 +25,7 @@ struct Op {
   Channel channel = Channel::kControl;  // of operations that communicate
   Handle summed = 0;                    // the exchange whose sum a Merge or an Apply takes
   std::vector<Range> parts = {};        // ranges covered: ascending, none touching the next
+  std::uint64_t step = 0;               // of the request
   std::uint64_t payload_bytes = 0;      // of a selection or an exchange: this rank's contribution
 
   std::vector<Handle> exchanges = {};   // the exchanges after which this starts

@@ -64,6 +64,11 @@ Handle ExchangeRequest::forwarded() const {
       pattern);
 }
 
+std::size_t ExchangeRequest::array() const {
+  const auto* dense = std::get_if<DenseSum>(&pattern);
+  return dense == nullptr ? 0 : dense->array;
+}
+
 int ExchangeRequest::owner() const {
   return std::visit(
       []<class Kind>(const Kind& kind) {

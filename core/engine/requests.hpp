@@ -54,6 +54,7 @@ struct Ordering {
 struct PackRequest {  // copies a tensor's gradient (or another `source`) into the flat gradient
   std::size_t tensor = 0;
   PackSource source = PackSource::kGradient;  // other sources only after the update
+  std::size_t array = 0;                      // of the inner optimizer's state, from 1; 0: other
   Lane lane = Lane::kCompute;
   Ordering order = {};
 };
@@ -82,6 +83,7 @@ struct Halves {
 
 struct DenseSum {             // all members get the sum, which Apply averages
   std::vector<Range> ranges;  // ascending and disjoint
+  std::size_t array = 0;      // of what is packed: PackRequest::array
 };
 struct HalvesSum {  // the same for one range, sent in halves
   Range range;
@@ -162,6 +164,7 @@ struct ExchangeRequest {
   const SharedRange* shared() const;
   Handle forwarded() const;
   int owner() const;
+  std::size_t array() const;
 };
 
 struct NegotiateRequest {  // element-wise maximum of small integers over all ranks
@@ -179,13 +182,15 @@ struct MergeRequest {  // writes the sum of an exchange to the flat gradient, fo
 
 enum class ApplyTo : std::uint8_t {
   kGradient,  // average, ready for the optimizer
-  kAnchor     // the outer rule, after the update
+  kAnchor,    // the outer rule, after the update
+  kInnerState  // average, in the place of an array of the inner optimizer's state
 };
 
 struct ApplyRequest {  // takes the sum of an exchange over all ranks
   Handle exchange = 0;
   // A range to apply without an exchange. Gradients: this rank's own, unchanged. Anchor: no sum
-  // has arrived, and the range's parameters go back to the anchor.
+  // has arrived, and the range's parameters go back to the anchor. Inner state: all arrays are zero
+  // there, and the optimizer counts its updates of the range anew.
   std::optional<Range> own = {};
   ApplyTo to = ApplyTo::kGradient;
   bool last = true;  // anchor: of the exchanges that are received together

@@ -92,6 +92,10 @@ void StepScheduler::Synchronise(const std::function<void()>& ask) {
   CheckComplete();
 }
 
+bool StepScheduler::HasUnderWay() const {
+  return std::ranges::any_of(background_, [](const auto& entry) { return !entry.second.taken; });
+}
+
 Op& StepScheduler::NewOp(bool background, Handle& handle) {
   if (background) {
     handle = next_in_background_++;
@@ -112,6 +116,7 @@ Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
   if constexpr (requires { request.lane; }) self.lane = request.lane;
   if constexpr (requires { request.channel; }) self.channel = request.channel;
   if constexpr (requires { request.exchange; }) self.summed = request.exchange;
+  self.step = step();
   self.request = std::move(request);
   self.parts = std::move(parts);
   const auto wait_for = [&](Handle other) {
@@ -153,7 +158,7 @@ void StepScheduler::Release(Handle handle) {
   Op& ready = op(handle);
   if (const auto* timer = ready.If<TimerRequest>()) return StartTimerOp(handle, timer->seconds);
   if (ready.communicates()) {
-    if (exchange_host_seconds_ <= 0) return AdvanceChannel(ready.channel);
+    if (exchange_host_seconds_ <= 0) return ReadyToSend(handle);
     ++ready.waits_for;  // for the host
     host_.queue.push_back(handle);
     return PrepareNextOnHost();
@@ -230,6 +235,19 @@ void StepScheduler::TakeOwn(std::size_t elements) {
   CheckComplete();
 }
 
+// A dense exchange in the background needs nothing more of its step.
+void StepScheduler::ReadyToSend(Handle handle) {
+  AdvanceChannel(op(handle).channel);
+  if (handle >= kFirstInBackground && !op(handle).sparse()) LeaveToBackground();
+}
+
+void StepScheduler::LeaveToBackground() {
+  --done_.open;
+  --ordered_.open;
+  CheckOrdered();
+  CheckComplete();
+}
+
 void StepScheduler::AdvanceChannel(Channel which) {
   ChannelState& channel = channels_[static_cast<std::size_t>(which)];
   if (channel.busy || channel.queue.empty()) return;
@@ -244,15 +262,8 @@ void StepScheduler::AdvanceChannel(Channel which) {
       next.payload_bytes = (exchange->halves() ? 2 : sizeof(float)) * next.elements();
     }
   }
-  const bool background = head >= kFirstInBackground;
-  if (background) {
-    --done_.open;
-    --ordered_.open;
-  }
   StartExchange(head, next);
-  if (!background) return;
-  CheckOrdered();
-  CheckComplete();
+  if (head >= kFirstInBackground && next.sparse()) LeaveToBackground();
 }
 
 void StepScheduler::PrepareNextOnHost() {
@@ -263,7 +274,7 @@ void StepScheduler::PrepareNextOnHost() {
   StartTimer(exchange_host_seconds_, [this, prepared] {
     host_.busy = false;
     --op(prepared).waits_for;
-    AdvanceChannel(op(prepared).channel);
+    ReadyToSend(prepared);
     PrepareNextOnHost();
   });
 }

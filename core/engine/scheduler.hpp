@@ -51,6 +51,9 @@ class StepScheduler : public Engine {
   Handle Apply(ApplyRequest request) final;
   Handle StartTimer(double seconds, Continuation then) final;
   bool IsOver(Handle exchange) const final { return KnownExchange(exchange, "is_over").done; }
+  // Between steps: whether an exchange in the background has not been taken yet. The same on all
+  // ranks.
+  bool HasUnderWay() const;
   std::uint64_t PayloadBytes(Handle sparsified) const override;
 
  protected:
@@ -78,7 +81,8 @@ class StepScheduler : public Engine {
   // for later work of the compute lane. All operations are done but Applies that a stream orders.
   virtual void StepApplied() {}
   // Called when every element has been applied and only background exchanges are under way. Called
-  // again when the requests of Synchronise are done.
+  // again when the requests of Synchronise are done. A dense one may still wait for its turn on the
+  // channel; one with selections has begun, since these belong to the step.
   virtual void StepComplete() = 0;
 
   // Forgets the step's operations. Background exchanges go on.
@@ -106,6 +110,8 @@ class StepScheduler : public Engine {
   std::vector<Range> PartsOf(const ExchangeRequest& exchange) const;
   Op& NewOp(bool background, Handle& handle);
   void Release(Handle handle);
+  void ReadyToSend(Handle handle);
+  void LeaveToBackground();
   void TakeOwn(std::size_t elements);
   void TakeAsOrdered(const Op& over);
   void CheckOrdered();
@@ -133,7 +139,7 @@ class StepScheduler : public Engine {
   ChannelState host_;  // exchanges of all channels that wait for the host only
   struct Progress {
     std::size_t applied = 0;  // elements
-    std::size_t open = 0;     // operations not done; no timers, no begun background exchanges
+    std::size_t open = 0;     // operations not done; no timers, no exchanges left to the background
   };
   std::size_t timers_ = 0;  // not done
   bool awaited_ = false;    // no requests come but those of continuations

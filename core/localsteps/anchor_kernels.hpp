@@ -75,6 +75,79 @@ struct StepAnchor {
   }
 };
 
+// outer = momentum outer + the average, of kMomentum with outer_clip.
+struct GrowMomentum {
+  static constexpr const char* kName = "GrowMomentum";
+  static constexpr int kThreads = kElementwiseThreads;
+  using Shared = NoShared;
+  Quads quads;
+  LocalSteps steps;
+  const float* sum;
+  float scale;
+  float* outer;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    for (int j = 0; j < kQuadsPerThread; ++j) {
+      const std::uint32_t q = ElementwiseQuad(block, j);
+      const Float4 sums = quads.Load(sum, q);
+      Float4 b = quads.Load(outer, q);
+      for (unsigned v = 0; v < 4; ++v) b.v[v] = GrownMomentum(steps, sums.v[v] * scale, b.v[v]);
+      quads.Store(outer, q, b);
+    }
+  }
+};
+
+// *factor = OuterClipFactor of the sums of squares of the ranges received together, in order.
+struct ClipOuter {
+  static constexpr const char* kName = "ClipOuter";
+  static constexpr int kThreads = kWarp;
+  using Shared = NoShared;
+  LocalSteps steps;
+  const double* squares;
+  std::size_t ranges;
+  float* factor;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (block.thread() != 0) return;
+    double sum = 0;
+    for (std::size_t r = 0; r < ranges; ++r) sum += squares[r];
+    *factor = OuterClipFactor(steps, sum);
+  }
+};
+
+struct MoveClippedAnchor {
+  static constexpr const char* kName = "MoveClippedAnchor";
+  static constexpr int kThreads = kElementwiseThreads;
+  using Shared = NoShared;
+  Quads quads;
+  LocalSteps steps;
+  const float* factor;  // of the outer state
+  float* anchor;
+  float* outer;
+  float* parameters;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    const float clip = *factor;
+    for (int j = 0; j < kQuadsPerThread; ++j) {
+      const std::uint32_t q = ElementwiseQuad(block, j);
+      Float4 a = quads.Load(anchor, q), b = quads.Load(outer, q), w = quads.Load(parameters, q);
+      for (unsigned v = 0; v < 4; ++v) {
+        OuterElement of{a.v[v], b.v[v] * clip, w.v[v]};
+        MoveByMomentum(steps, of);
+        a.v[v] = of.anchor;
+        b.v[v] = of.outer;
+        w.v[v] = of.parameter;
+      }
+      quads.Store(anchor, q, a);
+      quads.Store(outer, q, b);
+      quads.Store(parameters, q, w);
+    }
+  }
+};
+
 struct SwapElements {
   static constexpr const char* kName = "SwapElements";
   static constexpr int kThreads = kElementwiseThreads;

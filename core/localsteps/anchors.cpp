@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
+#include "core/feedback/norm/norm.hpp"
 #include "core/localsteps/anchor_kernels.hpp"
 #include "core/localsteps/outer_step.hpp"
 #include "core/payload/accumulate.hpp"
@@ -43,25 +44,36 @@ Anchors::Anchors(const GradientLayout& layout, const LocalSteps& steps, Device d
       anchor_(layout.numel(), device, "the anchor"),
       outer_(steps.has_state() ? layout.numel() : 0, device, "the outer state"),
       elastic_(steps.outer == OuterRule::kElastic ? layout.numel() : 0, device,
-               "the elastic differences") {}
+               "the elastic differences") {
+  if (on_host() || steps.outer_clip <= 0) return;
+  squares_ = Buffer<double>(layout.tensors(), device, "norms of the outer state");
+  clip_ = Buffer<float>(1, device, "norms of the outer state");
+}
 
-void Anchors::Move(ParameterView parameters) {
-  if (parameters.size() != layout_.tensors()) {
-    SPARFUSE_THROW(kInternal, "parameters of " + std::to_string(parameters.size()) +
+void Anchors::RequireFits(const ParameterView& view, const char* what) const {
+  if (view.size() != layout_.tensors()) {
+    SPARFUSE_THROW(kInternal, std::string(what) + " of " + std::to_string(view.size()) +
                                   " tensors: expected " + std::to_string(layout_.tensors()));
   }
-  for (std::size_t t = 0; t < parameters.size(); ++t) {
-    if (parameters[t].size() == layout_.tensor(t).numel) continue;
-    SPARFUSE_THROW(kInternal, "parameters of " + layout_.tensor(t).name + " have " +
-                                  std::to_string(parameters[t].size()) + " elements: expected " +
+  for (std::size_t t = 0; t < view.size(); ++t) {
+    if (view[t].size() == layout_.tensor(t).numel) continue;
+    SPARFUSE_THROW(kInternal, std::string(what) + " of " + layout_.tensor(t).name + " have " +
+                                  std::to_string(view[t].size()) + " elements: expected " +
                                   std::to_string(layout_.tensor(t).numel));
   }
+}
+
+void Anchors::Move(ParameterView parameters) {
+  RequireFits(parameters, "parameters");
   parameters_ = std::move(parameters);
 }
 
-void Anchors::Begin(ParameterView parameters, const Stream& stream) {
+void Anchors::Begin(ParameterView parameters, const Stream& stream,
+                    std::vector<ParameterView> inner) {
   assert(stream.device == device_);
   Move(std::move(parameters));
+  for (const ParameterView& array : inner) RequireFits(array, "the inner optimizer's values");
+  inner_ = std::move(inner);
   stream_ = stream;
   for (std::size_t t = 0; t < layout_.tensors(); ++t) {
     float* const anchor = anchor_.data() + layout_.tensor(t).offset;
@@ -90,17 +102,19 @@ std::span<const float> Anchors::Of(const Buffer<float>& values, Range range,
 }
 
 template <class Body>
-void Anchors::ForTensors(Range range, const Body& body) {
+void Anchors::ForTensors(const ParameterView& view, Range range, const Body& body) {
   if (range.size() == 0) return;
   for (const std::size_t t : layout_.TensorsIn(range)) {
     const Range tensor = layout_.tensor(t).range();
     const std::size_t begin = std::max(tensor.begin, range.begin);
     const std::size_t end = std::min(tensor.end, range.end);
-    if (begin < end) body(parameters_[t].data() + (begin - tensor.begin), begin, end - begin);
+    if (begin < end) body(view[t].data() + (begin - tensor.begin), begin, end - begin);
   }
 }
 
-bool Anchors::Pack(std::size_t tensor, PackSource source, std::span<float> to, ThreadPool& pool) {
+bool Anchors::Pack(std::size_t tensor, PackSource source, std::size_t array, std::span<float> to,
+                   ThreadPool& pool) {
+  if (source == PackSource::kInnerState) return CopyFinite(Inner(array)[tensor], to, pool);
   const std::span<const float> parameters = parameters_[tensor];
   if (source == PackSource::kParameters) return CopyFinite(parameters, to, pool);
   assert(source != PackSource::kGradient);
@@ -159,18 +173,9 @@ void Anchors::Grow(Range range, std::span<const float> sum, float scale, ThreadP
 // Sums squares in the order of the ranges, whatever the pool's size.
 void Anchors::MoveClipped(ThreadPool& pool) {
   double squares = 0;
-  for (const Range& range : grown_) {
-    const std::span<float> outer = outer_.host().subspan(range.begin, range.size());
-    std::vector<double> of_chunk((outer.size() + kChunk - 1) / kChunk);
-    ForChunks(outer.size(), pool, [&](std::size_t first, std::size_t end) {
-      for (std::size_t i = first; i < end; ++i) {
-        of_chunk[first / kChunk] += static_cast<double>(outer[i]) * outer[i];
-      }
-    });
-    for (const double each : of_chunk) squares += each;
-  }
-  const double norm = std::sqrt(squares);
-  const float factor = norm > steps_.outer_clip ? static_cast<float>(steps_.outer_clip / norm) : 1;
+  for (const Range& range : grown_)
+    squares += SumSquares(outer_.host().subspan(range.begin, range.size()), pool);
+  const float factor = OuterClipFactor(steps_, squares);
   for (const Range& range : grown_) {
     ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
       float* const anchor = anchor_.data() + begin;
@@ -189,13 +194,14 @@ void Anchors::MoveClipped(ThreadPool& pool) {
   grown_.clear();
 }
 
-void Anchors::PackOnDevice(std::size_t tensor, PackSource source, float* to,
+void Anchors::PackOnDevice(std::size_t tensor, PackSource source, std::size_t array, float* to,
                            std::uint32_t* not_finite) {
   const std::span<float> parameters = parameters_[tensor];
   const std::size_t n = parameters.size();
-  if (source == PackSource::kParameters) {
-    return CopyFiniteOnDevice(stream_, {parameters.data(), n, stream_}, {to, n, stream_},
-                              not_finite);
+  if (source == PackSource::kParameters || source == PackSource::kInnerState) {
+    const float* const from =
+        source == PackSource::kParameters ? parameters.data() : Inner(array)[tensor].data();
+    return CopyFiniteOnDevice(stream_, {from, n, stream_}, {to, n, stream_}, not_finite);
   }
   assert(source != PackSource::kGradient);
   const std::size_t offset = layout_.tensor(tensor).offset;
@@ -206,7 +212,40 @@ void Anchors::PackOnDevice(std::size_t tensor, PackSource source, float* to,
                                    anchor, parameters.data(), to, kept, not_finite});
 }
 
-void Anchors::StepOnDevice(Range range, const float* sum, float scale) {
+void Anchors::GrowOnDevice(Range range, const float* sum, float scale,
+                           DeviceWorkspace& workspace) {
+  if (range.size() == 0) return;
+  float* const outer = outer_.data() + range.begin;
+  LaunchElementwise(stream_, gpu::GrowMomentum{gpu::QuadsOf(range.size(), sum, outer), steps_, sum,
+                                               scale, outer});
+  assert(grown_.size() < squares_.size());
+  SumSquaresOnDevice(stream_, workspace, {outer, range.size(), stream_},
+                     squares_.data() + grown_.size());
+  grown_.push_back(range);
+}
+
+void Anchors::MoveClippedOnDevice() {
+  gpu::Launch(stream_, 1,
+              gpu::ClipOuter{steps_, squares_.data(), grown_.size(), clip_.data()});
+  for (const Range& range : grown_) {
+    ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
+      float* const anchor = anchor_.data() + begin;
+      float* const outer = outer_.data() + begin;
+      LaunchElementwise(stream_,
+                        gpu::MoveClippedAnchor{gpu::QuadsOf(count, anchor, outer, parameters),
+                                               steps_, clip_.data(), anchor, outer, parameters});
+    });
+  }
+  grown_.clear();
+}
+
+void Anchors::StepOnDevice(Range range, const float* sum, float scale, bool last,
+                           DeviceWorkspace& workspace) {
+  if (steps_.outer_clip > 0) {
+    GrowOnDevice(range, sum, scale, workspace);
+    if (last) MoveClippedOnDevice();
+    return;
+  }
   const float factor = steps_.outer == OuterRule::kElastic ? 1.0f : scale;
   ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
     const float* const sums = sum + (begin - range.begin);
@@ -217,6 +256,28 @@ void Anchors::StepOnDevice(Range range, const float* sum, float scale) {
                       gpu::StepAnchor{gpu::QuadsOf(count, sums, anchor, outer, elastic, parameters),
                                       steps_, sums, factor, elastic, anchor, outer, parameters});
   });
+}
+
+void Anchors::AverageInner(Range range, std::size_t array, const float* sum, float scale,
+                           ThreadPool& pool) {
+  ForTensors(Inner(array), range, [&](float* values, std::size_t begin, std::size_t count) {
+    const float* const sums = sum + (begin - range.begin);
+    if (on_host()) return ScaleDense({sums, count}, scale, {values, count}, pool);
+    ScaleDenseOnDevice(stream_, {sums, count, stream_}, scale, {values, count, stream_});
+  });
+}
+
+void Anchors::ResetInner(Range range) {
+  for (const ParameterView& array : inner_) {
+    ForTensors(array, range, [&](float* values, std::size_t, std::size_t count) {
+      if (on_host()) {
+        std::fill_n(values, count, 0.0f);
+      } else {
+        gpu::FillAsync(stream_, values, 0, count * sizeof(float));
+      }
+    });
+  }
+  for (const std::size_t t : layout_.TensorsIn(range)) renewed_.push_back(t);
 }
 
 void Anchors::Restart(Range range) {

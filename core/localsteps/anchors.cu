@@ -3,4 +3,7 @@
 
 SPARFUSE_KERNEL(sparfuse::gpu::PackParameters)
 SPARFUSE_KERNEL(sparfuse::gpu::StepAnchor)
+SPARFUSE_KERNEL(sparfuse::gpu::GrowMomentum)
+SPARFUSE_KERNEL(sparfuse::gpu::ClipOuter)
+SPARFUSE_KERNEL(sparfuse::gpu::MoveClippedAnchor)
 SPARFUSE_KERNEL(sparfuse::gpu::SwapElements)

@@ -1,6 +1,6 @@
 // Keeps the anchor and the outer optimizer's state of a rank that trains for windows of steps by
-// itself. Moves them and the rank's parameters when an average has arrived. They lie where the
-// parameters lie.
+// itself. Moves them and the rank's parameters when an average has arrived, and renews what the
+// rank's own optimizer keeps of these. They lie where the parameters lie.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include "core/device/device.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/localsteps/local_steps.hpp"
+#include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse {
 
@@ -27,14 +28,19 @@ class Anchors {
   Anchors(const GradientLayout& layout, const LocalSteps& steps, Device device = {});
 
   // Sets the anchor to these parameters, and the outer state to zero. stream: in whose order the
-  // parameters are read and written from now on.
-  void Begin(ParameterView parameters, const Stream& stream = {});
+  // parameters are read and written from now on. inner: [arrays] of the inner optimizer's state,
+  // each like the parameters; only LocalSteps::inner needs them.
+  void Begin(ParameterView parameters, const Stream& stream = {},
+             std::vector<ParameterView> inner = {});
   // The same parameters lie in other memory from now on.
   void Move(ParameterView parameters);
   bool begun() const noexcept { return !parameters_.empty(); }
+  void BeginStep() { renewed_.clear(); }
 
   // Writes the values of a tensor to be sent, [numel]; false if they have a NaN or an infinity.
-  bool Pack(std::size_t tensor, PackSource source, std::span<float> to, ThreadPool& pool);
+  // array: PackRequest::array.
+  bool Pack(std::size_t tensor, PackSource source, std::size_t array, std::span<float> to,
+            ThreadPool& pool);
   // Applies the outer rule to a range of the layout. sum: [range], over ranks; each element is
   // first multiplied by `scale`, which makes it an average.
   // With outer_clip, moves the outer state alone, and all anchors at the `last` of the ranges that
@@ -42,8 +48,19 @@ class Anchors {
   void Step(Range range, std::span<const float> sum, float scale, bool last, ThreadPool& pool);
   // The same on a device. Both give the work to the stream and return. not_finite: a word on the
   // device, as CopyFiniteOnDevice's.
-  void PackOnDevice(std::size_t tensor, PackSource source, float* to, std::uint32_t* not_finite);
-  void StepOnDevice(Range range, const float* sum, float scale);
+  void PackOnDevice(std::size_t tensor, PackSource source, std::size_t array, float* to,
+                    std::uint32_t* not_finite);
+  // workspace: of the stream, for norms.
+  void StepOnDevice(Range range, const float* sum, float scale, bool last,
+                    DeviceWorkspace& workspace);
+  // Writes sum times `scale` to an array of the inner state, counted from 1. sum: [range], where
+  // the parameters lie.
+  void AverageInner(Range range, std::size_t array, const float* sum, float scale,
+                    ThreadPool& pool);
+  // Zeroes all arrays of the inner state in the range, which consists of whole tensors.
+  void ResetInner(Range range);
+  // The tensors of the layout that ResetInner has zeroed since BeginStep.
+  std::span<const std::size_t> renewed() const noexcept { return renewed_; }
   // The parameters of a range go back to the anchor.
   void Restart(Range range);
   // Exchanges parameters and anchor, so that the anchor can be evaluated. Waits for the device.
@@ -62,22 +79,34 @@ class Anchors {
   bool on_host() const noexcept { return device_.kind == DeviceKind::kHost; }
   std::span<const float> Of(const Buffer<float>& values, Range range, std::vector<float>& copy);
   // Calls body(parameters, first element in the layout, count) for the part of each tensor that
-  // lies in the range.
+  // lies in the range, or with memory of another view.
   template <class Body>
-  void ForTensors(Range range, const Body& body);
+  void ForTensors(Range range, const Body& body) {
+    ForTensors(parameters_, range, body);
+  }
+  template <class Body>
+  void ForTensors(const ParameterView& view, Range range, const Body& body);
+  void RequireFits(const ParameterView& view, const char* what) const;
+  const ParameterView& Inner(std::size_t array) const { return inner_.at(array - 1); }
   void Grow(Range range, std::span<const float> sum, float scale, ThreadPool& pool);
   void MoveClipped(ThreadPool& pool);
+  void GrowOnDevice(Range range, const float* sum, float scale, DeviceWorkspace& workspace);
+  void MoveClippedOnDevice();
 
   const GradientLayout& layout_;
   const LocalSteps steps_;
   const Device device_;
   Stream stream_;
   ParameterView parameters_;
+  std::vector<ParameterView> inner_;  // [arrays]
+  std::vector<std::size_t> renewed_;
   Buffer<float> anchor_;
   Buffer<float> outer_;    // of rules that have state
   Buffer<float> elastic_;  // with kElastic: the values sent last
   std::vector<float> anchor_on_host_, outer_on_host_;
   std::vector<Range> grown_;  // with outer_clip: whose outer state is not clipped yet
+  Buffer<double> squares_;    // on a device: of their outer states
+  Buffer<float> clip_;        // [1] on a device: the factor of the outer state
 };
 
 }  // namespace sparfuse

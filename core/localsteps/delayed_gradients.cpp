@@ -73,7 +73,7 @@ const StrategyDescriptor kDelayedGradients = {
     .source =
         "Ren et al., ZeRO-Offload, USENIX ATC 2021, section 4.3 (one-step delayed parameter "
         "update)",
-    .revision = 2,
+    .revision = 3,
     .deviations = "The delay begins with the first step, not after some steps without delay.",
     .sparsified = Sparsified::kNever,
     .options = {},

@@ -24,6 +24,10 @@ LocalSteps LocalStepsOf(const Options& resolved) {
   steps.penalty = static_cast<float>(DoubleOption(resolved, "penalty"));
   steps.outer_clip = static_cast<float>(DoubleOption(resolved, "outer_clip"));
   steps.when_idle = StringOption(resolved, "trigger") == "idle";
+  const std::string& inner = StringOption(resolved, "inner_state");
+  steps.inner = inner == "reset"     ? InnerState::kReset
+                : inner == "average" ? InnerState::kAverage
+                                     : InnerState::kKeep;
   if (resolved.contains("combine")) {  // of a strategy that selects
     steps.by_senders = StringOption(resolved, "combine") == "senders";
     steps.to_median = StringOption(resolved, "clip") == "median";
@@ -64,6 +68,16 @@ LocalSteps LocalStepsOf(const Options& resolved) {
     refuse("penalty = " + ToString(resolved.at("penalty")) + " with outer = " + outer +
            ", which has no average of differences: expected 1, or \"sgd\", \"momentum\" or "
            "\"nesterov\"");
+  }
+  if (steps.inner != InnerState::kKeep && steps.mix == 1) {
+    refuse("inner_state = " + inner +
+           " with mix = 1, which leaves each rank its own parameters: their optimizer's state "
+           "belongs to no other ones; expected \"keep\", or a mix below 1");
+  }
+  if (steps.inner != InnerState::kKeep && steps.outer == OuterRule::kElastic) {
+    refuse("inner_state = " + inner +
+           " with outer = elastic, which only pulls each rank's own parameters: expected "
+           "\"keep\", or another outer rule");
   }
   if (steps.outer_clip != 0 && steps.outer != OuterRule::kMomentum) {
     refuse("outer_clip = " + ToString(resolved.at("outer_clip")) + " with outer = " + outer +

@@ -29,8 +29,14 @@ enum class PackSource : std::uint8_t {
   kGradient,
   kParameters,
   kDifference,  // anchor - parameters
-  kElastic      // parameters - anchor, kept until their sum has arrived
+  kElastic,     // parameters - anchor, kept until their sum has arrived
+  kInnerState   // an array of what the inner optimizer keeps of the parameters
 };
+
+// What becomes of the state that the inner optimizer keeps of parameters (its momentum, or both
+// moments of adam) when these are received. It stays; it is zero, and the optimizer counts the
+// updates of these parameters anew; or it becomes the average over ranks, as it then is.
+enum class InnerState : std::uint8_t { kKeep, kReset, kAverage };
 
 struct LocalSteps {
   std::uint64_t every = 1;  // steps in a window
@@ -46,6 +52,7 @@ struct LocalSteps {
   bool long_first = false;  // no fragment is received before the first window is over
   float penalty = 1;        // D is divided by it first: for averages that come late
   float outer_clip = 0;     // the largest norm of b over what is received together; 0: any
+  InnerState inner = InnerState::kKeep;
   // Of selections: D is the sum divided by the ranks that sent the element, not by all.
   bool by_senders = false;
   // Of selections: the values of a rank are first scaled down to the median norm over ranks.
@@ -53,8 +60,6 @@ struct LocalSteps {
 
   // A whole window passes between send and receipt; every window begins at the anchor.
   bool lags() const noexcept { return delay == every && !when_idle; }
-  // These rules count and measure values, in host memory.
-  bool looks_on_host() const noexcept { return by_senders || to_median || outer_clip > 0; }
   bool has_state() const noexcept {
     return outer == OuterRule::kMomentum || outer == OuterRule::kNesterov;
   }

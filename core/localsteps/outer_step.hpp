@@ -1,6 +1,8 @@
 // The arithmetic of local steps on one element, the same on the host and on a device.
 #pragma once
 
+#include <cmath>
+
 #include "core/device/kernel.hpp"
 #include "core/localsteps/local_steps.hpp"
 
@@ -29,6 +31,12 @@ SPARFUSE_HOST_DEVICE void MixParameter(const LocalSteps& steps, OuterElement& of
   } else if (steps.mix != 1) {
     of.parameter = of.anchor + steps.mix * (of.parameter - of.anchor);
   }
+}
+// What outer_clip scales the outer state with. squares: the sum of its squares.
+SPARFUSE_HOST_DEVICE float OuterClipFactor(const LocalSteps& steps, double squares) {
+  const double norm = std::sqrt(squares);
+  const double most = steps.outer_clip;
+  return norm > most ? static_cast<float>(most / norm) : 1.0f;
 }
 SPARFUSE_HOST_DEVICE void MoveByMomentum(const LocalSteps& steps, OuterElement& of) {
   of.anchor = of.anchor - steps.rate * of.outer;

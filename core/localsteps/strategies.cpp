@@ -36,10 +36,11 @@ class LocalStepsStrategy final : public Strategy {
     std::vector<Handle> packed;
     std::vector<Handle> under_way = std::exchange(sent_, {});
     const auto sent = dates_->SentAt(step);
+    const auto received = dates_->ReceivedAt(step);
     if (sent) packed = Send(engine, *sent, under_way);
     if (steps_.delay == 0) {
       if (sent) Receive(engine, std::exchange(sent_, {}), {});
-    } else if (dates_->ReceivedAt(step)) {
+    } else if (received) {
       Receive(engine, under_way, packed);
     } else if (dates_->RestartsAt(step)) {
       engine.Apply({.own = Range{0, engine.layout().numel()},
@@ -48,8 +49,10 @@ class LocalStepsStrategy final : public Strategy {
     } else if (!sent) {
       sent_ = std::move(under_way);
     }
+    if (received) RenewInnerState(engine, *received);
   }
 
+  // The state of inner optimizers stays: no update follows.
   void Finish(Engine& engine) override { Receive(engine, std::exchange(sent_, {}), {}); }
 
  private:
@@ -81,7 +84,10 @@ class LocalStepsStrategy final : public Strategy {
   // the anchor that has just moved.
   void GoOn(Engine& engine, std::uint64_t step) {
     std::vector<Handle> received;
-    if (std::exchange(over_, false)) received = Receive(engine, std::exchange(sent_, {}), {});
+    if (std::exchange(over_, false)) {
+      received = Receive(engine, std::exchange(sent_, {}), {});
+      RenewInnerState(engine, (next_ + units_.size() - 1) % units_.size());
+    }
     if (!sent_.empty()) return;
     Send(engine, next_, received);
     next_ = (next_ + 1) % units_.size();
@@ -154,6 +160,42 @@ class LocalStepsStrategy final : public Strategy {
     return all;
   }
 
+  // Begins the inner optimizer's state of a fragment anew, or averages it over ranks: array by
+  // array, which is not hidden beside training.
+  void RenewInnerState(Engine& engine, std::size_t fragment) {
+    if (steps_.inner == InnerState::kKeep) return;
+    const GradientLayout& layout = engine.layout();
+    for (const std::size_t u : units_[fragment]) {
+      std::vector<Range> ranges;
+      for (std::size_t t = plan_.units[u].first; t < plan_.units[u].last; ++t) {
+        if (layout.tensor(t).numel > 0) ranges.push_back(layout.tensor(t).range());
+      }
+      if (ranges.empty()) continue;
+      std::ranges::sort(ranges, {}, &Range::begin);
+      if (steps_.inner == InnerState::kReset) {
+        for (const Range& range : ranges)
+          engine.Apply({.own = range, .to = ApplyTo::kInnerState});
+        continue;
+      }
+      for (std::size_t array = 1; array <= engine.inner_arrays(); ++array) {
+        std::vector<Handle> packed;
+        for (std::size_t t = plan_.units[u].first; t < plan_.units[u].last; ++t) {
+          if (layout.tensor(t).numel == 0) continue;
+          packed.push_back(
+              engine.Pack({.tensor = t, .source = PackSource::kInnerState, .array = array}));
+        }
+        const Handle sum = engine.Exchange(
+            {.pattern = DenseSum{.ranges = ranges, .array = array},
+             .counts = 0,  // none of the method's elements
+             .label = "inner state " + std::to_string(array) + ", fragment " +
+                      std::to_string(fragment) + ", unit " + std::to_string(u) + " of step " +
+                      std::to_string(engine.step() + 1),
+             .order = {.after = std::move(packed)}});
+        engine.Apply({.exchange = sum, .to = ApplyTo::kInnerState});
+      }
+    }
+  }
+
   LocalSteps steps_;
   Plan plan_;                                    // the plan that the units were made for
   std::vector<std::vector<std::size_t>> units_;  // [fragments] of the plan
@@ -188,6 +230,9 @@ std::vector<OptionSpec> LocalStepsOptions() {
       NumberOption("penalty", 1.0, 1, 1e6,
                    "divisor of the average of differences before the outer rule, for averages that "
                    "come late; 1: none"),
+      ChoiceOption("inner_state", "keep", {"keep", "reset", "average"},
+                   "what becomes of the state that the workload's optimizer keeps of received "
+                   "parameters: it stays, begins anew, or is averaged over ranks, which wait"),
       NumberOption(
           "outer_clip", 0.0, 0, 1e9,
           "largest norm of the outer momentum over the tensors that are received together, "
@@ -226,11 +271,10 @@ const StrategyDescriptor kLocalSteps = {
     .source =
         "Stich, ICLR 2019; Douillard et al., DiLoCo, arXiv 2311.08105, and Streaming DiLoCo, "
         "arXiv 2501.18512",
-    .revision = 1,
+    .revision = 2,
     .deviations =
         "A lost rank is an error; there is no quorum. Exchanges beside training are received at a "
-        "fixed step, not on arrival; with trigger = idle at a step that the ranks agree on. The "
-        "inner optimizer's state stays on its rank; sf.local_steps can reset or average it.",
+        "fixed step, not on arrival; with trigger = idle at a step that the ranks agree on.",
     .sparsified = Sparsified::kNever,
     .options = LocalStepsOptions(),
     .make = Make,
@@ -241,7 +285,7 @@ const StrategyDescriptor kSparseLocalSteps = {
     .name = "sparse-local-steps",
     .summary = "like local-steps, but averages selections of each tensor's differences",
     .source = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
-    .revision = 1,
+    .revision = 2,
     .deviations = "The same as of local-steps.",
     .sparsified = Sparsified::kAhead,
     .options = SparseLocalStepsOptions(),

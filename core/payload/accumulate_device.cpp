@@ -33,7 +33,9 @@ std::size_t Chunks(std::size_t n, std::size_t skew) {
   return (n + skew + kSumChunk - 1) / kSumChunk;
 }
 
-gpu::PayloadTable TableOf(std::span<const DevicePayload> payloads, std::size_t number) {
+}  // namespace
+
+gpu::PayloadTable PayloadTableOf(std::span<const DevicePayload> payloads, std::size_t number) {
   gpu::PayloadTable table{};
   table.size = static_cast<std::uint32_t>(payloads.size());
   table.number = static_cast<std::uint32_t>(number);
@@ -45,8 +47,6 @@ gpu::PayloadTable TableOf(std::span<const DevicePayload> payloads, std::size_t n
   }
   return table;
 }
-
-}  // namespace
 
 void CheckPayloadFault(std::uint64_t fault) {
   if (fault == 0) return;
@@ -70,7 +70,7 @@ void AccumulateSparseOnDevice(const Stream& stream, DeviceWorkspace& workspace,
   auto* const starts = workspace.Get<std::uint32_t>(
       stream, kUseStarts, std::min<std::size_t>(payloads.size(), kMaxPayloads) * (sums.chunks + 1));
   ForGroups(payloads.size(), kMaxPayloads, [&](std::size_t first, std::size_t size) {
-    const gpu::PayloadTable table = TableOf(payloads.subspan(first, size), first);
+    const gpu::PayloadTable table = PayloadTableOf(payloads.subspan(first, size), first);
     gpu::FindChunks find{table, {}, sums, starts, fault};
     for (std::size_t p = 0; p < size; ++p) {
       find.first_block[p + 1] = find.first_block[p] + find.BlocksFor(table.counts[p]);

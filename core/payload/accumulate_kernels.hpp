@@ -12,9 +12,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/device/kernel.hpp"
 #include "core/device/quads.hpp"
+#include "core/payload/accumulate_device.hpp"
 #include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse::gpu {
@@ -465,3 +467,10 @@ struct CountMissingTensors {
 };
 
 }  // namespace sparfuse::gpu
+
+namespace sparfuse {
+
+// The table of up to kMaxPayloads payloads. number: of the first one.
+gpu::PayloadTable PayloadTableOf(std::span<const DevicePayload> payloads, std::size_t number);
+
+}  // namespace sparfuse

@@ -60,6 +60,10 @@ enum DeviceWorkspaceUse : std::size_t {
   kUseTotals,
   kUseSeen,
   kUseNormTiles,
+  kUseSenderNorms,  // of rules that look at single ranks
+  kUseSenderFactors,
+  kUseScaledValues,
+  kUseSenders,
   kDeviceWorkspaceUses
 };
 

@@ -1,11 +1,29 @@
 #include "harness/catalog/trial_composition.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <variant>
 
 #include "baselines/registry.hpp"
 #include "harness/catalog/outside_part.hpp"
+#include "workloads/optimizer/optimizer.hpp"
 
 namespace sparfuse::harness {
+
+namespace {
+
+// Nothing where there is no recipe: of a method that belongs to no cell.
+std::optional<std::size_t> MomentsUsed(const Options& recipe) {
+  const auto optimizer = recipe.find("optimizer"), momentum = recipe.find("momentum");
+  if (optimizer == recipe.end() || momentum == recipe.end()) return std::nullopt;
+  const auto* const whole = std::get_if<std::int64_t>(&momentum->second);  // as files may say it
+  return workloads::MomentsUsed(
+      StringOption(recipe, "optimizer"),
+      whole != nullptr ? static_cast<double>(*whole) : DoubleOption(recipe, "momentum"));
+}
+
+}  // namespace
 
 Composition Compose(const CellConfig& config) {
   const MethodChoice& method = config.method_options;
@@ -28,6 +46,7 @@ Composition Compose(const CellConfig& config) {
   }
   parts.feedback = config.feedback;
   parts.feedback_options = config.feedback_options;
+  parts.inner_arrays = MomentsUsed(config.recipe);
   return Compose(parts);
 }
 

@@ -110,11 +110,14 @@ void Resolver::CheckCollective() const {
                      StringOption(config_.method_options.sending, "payload_indices"),
                      by_chunks ? ", or transport \"mpi\"" : ""));
   }
-  const auto steps = Compose(config_).local_steps();
-  if (config_.device == Place::kCuda && steps && steps->looks_on_host()) {
-    Fail({"device", "method_options", "method"},
-         "combine = \"senders\", clip = \"median\" and outer_clip count and measure in host "
-         "memory; expected device \"cpu\", or their defaults");
+  const Composition made = Compose(config_);
+  if (const auto steps = made.local_steps();
+      steps && steps->inner != InnerState::kKeep && !made.inner_arrays) {
+    Fail({"method_options", "workload"},
+         fmt::format("inner_state = {} with workload {}, which has no recipe: nothing says what its "
+                     "optimizer keeps; expected \"keep\", or a workload of `sparfuse list workloads`",
+                     StringOption(config_.method_options.strategy_options, "inner_state"),
+                     config_.workload));
   }
   const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
   if (!config_.modelled() && !why.empty()) {

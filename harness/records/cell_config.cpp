@@ -510,6 +510,7 @@ const std::vector<LaterOption>& LaterOptions() {
       {Pointer("/method_options/strategy_options/penalty"), 1},
       {Pointer("/method_options/strategy_options/outer_clip"), 0},
       {Pointer("/method_options/strategy_options/trigger"), "steps"},
+      {Pointer("/method_options/strategy_options/inner_state"), "keep"},
       {Pointer("/method_options/strategy_options/combine"), "ranks"},
       {Pointer("/method_options/strategy_options/clip"), "none"},
       {Pointer("/method_options/scope"), "tensor"},

@@ -50,7 +50,7 @@ void Training::Measure(int steps, int round) {
   monitor_.Begin();
   for (int step = 0; step < steps && !reached_target_; ++step) {
     Step({.measured = true, .round = round});
-    monitor_.StepIsDone();
+    monitor_.StepIsDone(engine_->HasUnderWay());
   }
   monitor_.End();
 }
@@ -73,7 +73,12 @@ void Training::Build() {
   live.device = rank_.device;
   live.compute = rank_.compute;
   engine_.emplace(std::move(live), rank_.loop, rank_.pool);
-  if (local_steps_) engine_->BeginWindows(ParametersOf(*workload_, ready_order_));
+  if (local_steps_) {
+    std::vector<ParameterView> inner;
+    for (std::size_t array = 0; array < *composition_.inner_arrays; ++array)
+      inner.push_back(StateOf(*workload_, 1 + array, ready_order_));
+    engine_->BeginWindows(ParametersOf(*workload_, ready_order_), std::move(inner));
+  }
 
   std::vector<std::size_t> position(workload_->Parameters().size(), kNotInLayout);
   for (std::size_t t = 0; t < ready_order_.size(); ++t) position[ready_order_[t]] = t;
@@ -148,6 +153,8 @@ void Training::Synchronise(std::uint64_t step) {
     divergences_.push_back(DivergenceOf(rank_, *engine_, ParametersOf(*workload_, ready_order_)));
   }
   engine_->Synchronise();
+  for (const std::size_t tensor : engine_->Renewed())
+    workload_->CountUpdatesFrom(ready_order_[tensor], step + 1);
 }
 
 void Training::CheckAnchors(std::uint64_t step) {

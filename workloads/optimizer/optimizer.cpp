@@ -250,18 +250,22 @@ std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> nor
 namespace {
 
 // The number of the optimizer's arrays that are as large as the parameters.
-int Moments(const Recipe& recipe) {
-  return recipe.optimizer == "sign" ? 0 : recipe.optimizer == "sgd" ? 1 : 2;
+std::size_t Moments(std::string_view optimizer) {
+  return optimizer == "sign" ? 0 : optimizer == "sgd" ? 1 : 2;
 }
 
 }  // namespace
+
+std::size_t MomentsUsed(std::string_view optimizer, double momentum) {
+  return optimizer == "sgd" && momentum == 0 ? 0 : Moments(optimizer);
+}
 
 Optimizer::Optimizer(Recipe recipe, std::size_t numel, const Stream& stream)
     : recipe_(std::move(recipe)),
       stream_(stream),
       numel_(numel),
-      first_(Moments(recipe_) > 0 ? numel : 0, stream.device, "the optimizer's state"),
-      second_(Moments(recipe_) > 1 ? numel : 0, stream.device, "the optimizer's state") {}
+      first_(Moments(recipe_.optimizer) > 0 ? numel : 0, stream.device, "the optimizer's state"),
+      second_(Moments(recipe_.optimizer) > 1 ? numel : 0, stream.device, "the optimizer's state") {}
 
 template <class Rule>
 void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part> parts) {
@@ -299,14 +303,25 @@ void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part>
 
 void Optimizer::Step(float* parameters, std::span<const Part> parts, std::uint64_t step,
                      double learning_rate) {
-  if (recipe_.weight_decay == 0 || std::ranges::all_of(parts, &Part::decays))
-    return StepWith(recipe_.weight_decay, parameters, parts, step, learning_rate);
+  // Updates parts together that have the same decay and the same corrections.
+  const auto kind = [&](const Part& part) {
+    return std::pair(recipe_.weight_decay == 0 || part.decays ? 0 : 1, part.since);
+  };
+  const auto update = [&](std::span<const Part> alike) {
+    if (alike.empty()) return;
+    StepWith(kind(alike.front()).first == 0 ? recipe_.weight_decay : 0, parameters, alike,
+             step - alike.front().since, learning_rate);
+  };
+  const auto differs = [&](const Part& part) { return kind(part) != kind(parts.front()); };
+  if (std::ranges::none_of(parts, differs)) return update(parts);
   std::vector<Part> sorted(parts.begin(), parts.end());
-  const auto others = std::ranges::stable_partition(sorted, std::identity(), &Part::decays);
-  const std::size_t decaying = sorted.size() - others.size();
-  StepWith(recipe_.weight_decay, parameters, std::span(sorted).first(decaying), step,
-           learning_rate);
-  StepWith(0, parameters, std::span(sorted).subspan(decaying), step, learning_rate);
+  std::ranges::stable_sort(sorted, {}, kind);
+  for (auto begin = sorted.begin(); begin != sorted.end();) {
+    const auto end = std::find_if(begin, sorted.end(),
+                                  [&](const Part& part) { return kind(part) != kind(*begin); });
+    update({begin, end});
+    begin = end;
+  }
 }
 
 void Optimizer::StepWith(double weight_decay, float* parameters, std::span<const Part> parts,

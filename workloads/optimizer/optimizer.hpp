@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/options.hpp"
@@ -59,6 +60,10 @@ struct Course {
 // The steps that a recipe's epochs take, to the next whole one; 0 where it has none.
 std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch);
 
+// The arrays, each as long as the parameters, that the optimizer keeps from update to update and
+// uses: 2 of those of adam, 1 of sgd with momentum, none of the others. Of a recipe's options.
+std::size_t MomentsUsed(std::string_view optimizer, double momentum);
+
 // The learning rate at `step` (0-based), without what a plateau takes off.
 double LearningRate(const Recipe& recipe, std::uint64_t step, const Course& course);
 
@@ -98,6 +103,8 @@ class Optimizer {
     const float* gradient = nullptr;
     float factor = 1;    // of the gradient
     bool decays = true;  // takes part in weight decay
+    // The update before which its state was zero: adam's corrections count updates from it.
+    std::uint64_t since = 0;
   };
 
   // The state is on the stream's device.

@@ -114,6 +114,7 @@ class RecordedWorkload final : public TrainingWorkload {
     Draw(model, config.seed);
     optimizer_.emplace(recipe_, flat_.size());
     averaged_.assign(infos_.size(), nullptr);
+    since_.assign(infos_.size(), 0);
   }
 
   const std::vector<ParameterInfo>& Parameters() const override { return infos_; }
@@ -155,11 +156,17 @@ class RecordedWorkload final : public TrainingWorkload {
     parts_.clear();
     for (std::size_t i = 0; i < averaged_.size(); ++i) {
       if (averaged_[i] != nullptr)
-        parts_.push_back(
-            {.offset = infos_[i].offset, .size = infos_[i].numel, .gradient = averaged_[i]});
+        parts_.push_back({.offset = infos_[i].offset,
+                          .size = infos_[i].numel,
+                          .gradient = averaged_[i],
+                          .since = since_[i]});
     }
     optimizer_->Step(flat_.data(), parts_, step,
                      LearningRate(recipe_, step, {.total_steps = total_steps_}));
+  }
+
+  void CountUpdatesFrom(std::size_t parameter, std::uint64_t step) override {
+    since_[parameter] = step;
   }
 
   std::vector<DeviceSpan<float>> DeviceState() override {
@@ -253,6 +260,7 @@ class RecordedWorkload final : public TrainingWorkload {
   std::vector<float> gradient_;
   std::optional<Optimizer> optimizer_;
   std::vector<const float*> averaged_;  // by parameter; null: no gradient in this step
+  std::vector<std::uint64_t> since_;    // by parameter: Optimizer::Part::since
   std::vector<Optimizer::Part> parts_;  // arguments of Optimizer::Update
   GradientHook hook_;
   Sleeper sleeper_;

@@ -183,6 +183,7 @@ class TorchWorkload final : public TrainingWorkload {
     }
     if (!config.weights.empty()) LoadWeights(config);
     averaged_.assign(parameters_.infos().size(), nullptr);
+    since_.assign(parameters_.infos().size(), 0);
     optimizer_.emplace(recipe_, static_cast<std::size_t>(parameters_.flat().numel()), stream_);
     const Expression no_decay(recipe_.no_decay, "recipe: no_decay");
     for (const ParameterInfo& info : parameters_.infos()) {
@@ -272,11 +273,16 @@ class TorchWorkload final : public TrainingWorkload {
       parts_.push_back({.offset = info.offset,
                         .size = info.numel,
                         .gradient = averaged_[i],
-                        .decays = decays_[i] != 0});
+                        .decays = decays_[i] != 0,
+                        .since = since_[i]});
     }
     if (recipe_.clip_norm > 0) Clip();
     optimizer_->Step(parameters_.flat().mutable_data_ptr<float>(), parts_, step,
                      LearningRateAt(step));
+  }
+
+  void CountUpdatesFrom(std::size_t parameter, std::uint64_t step) override {
+    since_[parameter] = step;
   }
 
   void Observe(double loss) override { plateau_.Observe(loss); }
@@ -442,6 +448,7 @@ class TorchWorkload final : public TrainingWorkload {
   std::optional<Loader> loader_;          // loads prepared data
   std::optional<Optimizer> optimizer_;
   std::vector<const float*> averaged_;     // by parameter; null: no gradient in this step
+  std::vector<std::uint64_t> since_;       // by parameter: Optimizer::Part::since
   std::vector<Optimizer::Part> parts_;     // arguments of Optimizer::Update
   std::vector<Prepared> prepared_;         // micro-steps of one step
   std::vector<DroppedFrom> dropped_from_;  // by forward pass; empty: none has run, or none drops

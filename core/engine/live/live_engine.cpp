@@ -43,12 +43,11 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
         "gradients lie on a device; expected device \"cpu\", or payload_indices \"u32\", "
         "\"delta\" or \"u12\", and no fitted values");
   }
-  if (config_.device.kind != DeviceKind::kHost && config_.local_steps &&
-      config_.local_steps->looks_on_host()) {
-    SPARFUSE_THROW(kUnsupported,
-                   "combine = senders, clip = median and outer_clip count and measure in host "
-                   "memory, but the parameters lie on a device; expected device \"cpu\", or their "
-                   "defaults");
+  if (config_.local_steps && config_.local_steps->inner != InnerState::kKeep &&
+      config_.inner_arrays == 0) {
+    SPARFUSE_THROW(kConfig,
+                   "inner_state: nothing is known that the inner optimizer keeps from step to step; "
+                   "expected \"keep\", or an optimizer with a momentum");
   }
   if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
     SPARFUSE_THROW(kUnsupported,
@@ -364,7 +363,7 @@ ExchangeState& LiveEngine::PrepareExchange(Handle handle, Op& exchange) {
   state.behind = Behind(exchange);
   state.buffers.shape = {exchange.range().size(),
                          0,
-                         step_.number,
+                         exchange.step,
                          {},
                          static_cast<std::size_t>(exchange.exchange().owner())};
   state.buffers.rounded = {};
@@ -537,6 +536,16 @@ Anchors& LiveEngine::anchors() {
     SPARFUSE_THROW(kInternal, "parameters are given to a method without local steps");
   }
   return *step_.anchors;
+}
+
+void LiveEngine::BeginWindows(ParameterView parameters, std::vector<ParameterView> inner) {
+  const bool needed = config_.local_steps && config_.local_steps->inner != InnerState::kKeep;
+  if (needed && inner.size() != config_.inner_arrays) {
+    SPARFUSE_THROW(kInternal, std::to_string(inner.size()) +
+                                  " arrays of the inner optimizer's state: expected " +
+                                  std::to_string(config_.inner_arrays));
+  }
+  anchors().Begin(std::move(parameters), compute_stream(), std::move(inner));
 }
 
 std::size_t LiveEngine::method_memory_bytes() const {

@@ -121,10 +121,12 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
 
   // Sets the anchor to these parameters, which must be equal on all ranks. Call it before the first
   // step. The memory is the caller's, on the device of the gradients; Synchronise and FinishWindows
-  // read and write it, in the order of the compute stream.
-  void BeginWindows(ParameterView parameters) {
-    anchors().Begin(std::move(parameters), compute_stream());
-  }
+  // read and write it, in the order of the compute stream. inner: unless LocalSteps::inner is
+  // kKeep, the arrays of the inner optimizer's state, LiveConfig::inner_arrays of them.
+  void BeginWindows(ParameterView parameters, std::vector<ParameterView> inner = {});
+  // The tensors whose inner state the last step has zeroed. The optimizer must count their updates
+  // anew.
+  std::span<const std::size_t> Renewed() { return anchors().renewed(); }
   // The same parameters lie in other memory from now on.
   void MoveParameters(ParameterView parameters) { anchors().Move(std::move(parameters)); }
   // Runs a step that only receives the exchanges still under way. Call it once, after the last
@@ -138,7 +140,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::span<const float> Anchor(Range range) { return anchors().anchor(range); }
   std::span<const float> OuterState(Range range) { return anchors().outer_state(range); }
   // Bytes beside the workload: the anchor, the state of the outer rule, and the values of the
-  // largest fragment, since one is sent at a time.
+  // largest fragment, since one is sent at a time, with the inner state of its parameters if that
+  // is averaged.
   std::size_t method_memory_bytes() const;
 
   // --- Over the life of the engine.
@@ -164,6 +167,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // --- For strategies.
 
   std::uint64_t step() const noexcept override { return step_.number; }
+  std::size_t inner_arrays() const noexcept override { return config_.inner_arrays; }
   void BeginWait(std::string label) override;
   void EndWait(const std::string& label) override;
 

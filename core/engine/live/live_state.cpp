@@ -5,8 +5,9 @@
 
 namespace sparfuse {
 
-FlatPlaces::FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_fragment)
-    : layout_(layout), size_(layout.numel()) {
+FlatPlaces::FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_fragment,
+                       std::size_t arrays)
+    : layout_(layout), size_(layout.numel()), arrays_(arrays) {
   if (!by_fragment) return;
   std::vector<std::size_t> fragment_of(layout.tensors());
   std::size_t fragments = 0;
@@ -26,15 +27,24 @@ FlatPlaces::FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_f
   size_ = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
 }
 
-std::size_t FlatPlaces::Of(Range range) const {
-  if (begins_.empty() || range.size() == 0) return range.begin;
+std::size_t FlatPlaces::Of(Range range, std::size_t array) const {
+  if (begins_.empty() || range.size() == 0) return array * size_ + range.begin;
   const std::size_t tensor = layout_.PositionOf(range.begin);
-  return begins_[tensor] + (range.begin - layout_.tensor(tensor).offset);
+  return array * size_ + begins_[tensor] + (range.begin - layout_.tensor(tensor).offset);
+}
+
+std::vector<Range> TensorsWithIndices(const ExchangeState& exchange) {
+  const std::size_t begin = exchange.op->range().begin;
+  std::vector<Range> tensors;
+  for (const Selection* part : exchange.payload.parts) {
+    if (!part->whole) tensors.push_back({part->range.begin - begin, part->range.end - begin});
+  }
+  return tensors;
 }
 
 LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
     : layout(of_layout),
-      places(layout, config.plan, config.local_steps.has_value()),
+      places(layout, config.plan, config.local_steps.has_value(), SentArrays(config)),
       flat(places.size(), config.device, "the packed gradient"),
       averaged(config.local_steps ? 0 : layout.numel(), config.device, "the averaged gradient"),
       zeros(layout.largest_tensor(), config.device, "zeros for tensors without a gradient"),
@@ -49,6 +59,7 @@ void LiveStep::Begin(std::uint64_t step, bool verified) {
   number = step;
   verify = verified;
   timeline.Clear();
+  if (anchors) anchors->BeginStep();
   std::fill(gradients.begin(), gradients.end(), std::span<const float>());
   std::fill(averages.begin(), averages.end(), std::span<float>());
   std::fill(packed.begin(), packed.end(), std::uint8_t{0});

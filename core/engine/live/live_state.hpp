@@ -36,6 +36,8 @@ struct LiveConfig {
   std::unique_ptr<Strategy> strategy;
   bool strategy_loses = false;                 // StrategyDescriptor::loses
   std::optional<LocalSteps> local_steps = {};  // StrategyDescriptor::local_steps
+  // That the optimizer keeps of the parameters (Engine::inner_arrays), for LocalSteps::inner.
+  std::size_t inner_arrays = 0;
   bool delays = false;                         // StrategyDescriptor::delays
   std::unique_ptr<Sparsifier> sparsifier;      // null when nothing is sparsified
   bool unbounded_count = false;                // of its descriptor: slots hold all elements
@@ -68,19 +70,28 @@ struct LiveConfig {
 // under way, so that fragments share the memory.
 class FlatPlaces {
  public:
-  // layout: outlives it.
-  FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_fragment);
+  // layout: outlives it. arrays: of an inner optimizer's state that are sent beside the fragment,
+  // in memory of their own.
+  FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_fragment,
+             std::size_t arrays = 0);
 
-  std::size_t size() const noexcept { return size_; }
-  // The place of the first element of a range. The rest of the range, which lies in tensors of one
-  // fragment, follows.
-  std::size_t Of(Range range) const;
+  std::size_t size() const noexcept { return (1 + arrays_) * size_; }
+  // The place of the first element of a range, as PackRequest::array. The rest of the range, which
+  // lies in tensors of one fragment, follows.
+  std::size_t Of(Range range, std::size_t array = 0) const;
 
  private:
   const GradientLayout& layout_;
   std::vector<std::size_t> begins_;  // [tensors]; empty: in the order of the layout
-  std::size_t size_ = 0;
+  std::size_t size_ = 0;             // of one array
+  std::size_t arrays_ = 0;
 };
+
+// The arrays of the inner optimizer's state that are sent.
+inline std::size_t SentArrays(const LiveConfig& config) {
+  const auto& steps = config.local_steps;
+  return steps && steps->inner == InnerState::kAverage ? config.inner_arrays : 0;
+}
 
 struct LiveStep {
   using Clock = std::chrono::steady_clock;
@@ -97,7 +108,9 @@ struct LiveStep {
   // it lies. For other ranges, selection reads `flat`.
   bool ReadsGradient(Range range) const;
 
-  float* FlatOf(Range range) const { return flat.data() + places.Of(range); }
+  float* FlatOf(Range range, std::size_t array = 0) const {
+    return flat.data() + places.Of(range, array);
+  }
 
   const GradientLayout& layout;
   FlatPlaces places;               // in `flat`
@@ -244,6 +257,9 @@ struct ExchangeState {
   // In the background: other steps may have begun in between.
   LiveStep::Clock::time_point began, ended;
 };
+
+// The tensors whose selections travel with indices, relative to the exchange's range.
+std::vector<Range> TensorsWithIndices(const ExchangeState& exchange);
 
 // A LiveEngine's state of a started operation.
 struct LiveOp {

@@ -46,7 +46,12 @@ double ModelRank::LocalSeconds(Handle handle) {
     return cost.dispatch_seconds + (SelectionSeconds(*sparsify) + CodingSeconds(*sparsify)) *
                                        (sparsify->lane == Lane::kSide ? cost.side_slowdown : 1);
   }
-  if (const auto* apply = started.If<ApplyRequest>(); apply && apply->to == ApplyTo::kAnchor) {
+  const auto* apply = started.If<ApplyRequest>();
+  if (apply != nullptr && apply->to == ApplyTo::kInnerState) {  // zeros are only written
+    const double floats = apply->own ? static_cast<double>(inner_arrays()) : 2;
+    return cost.dispatch_seconds + cost.scale_seconds(n) * floats / 2;
+  }
+  if (apply != nullptr && apply->to == ApplyTo::kAnchor) {
     const LocalSteps& steps = *cluster_.config().local_steps;
     const double floats = apply->own ? 2 : FloatsMoved(steps);
     const double outer = cost.scale_seconds(n) * floats / 2;

@@ -234,7 +234,7 @@ void ModelCluster::SetRounds(Meeting& meeting, const Topology& topology) const {
   ExchangeSizes sizes;
   sizes.shape = {range.size(),
                  meeting.given.front().kept,
-                 ranks_[static_cast<std::size_t>(meeting.members.front().rank)]->step(),
+                 first.step,
                  {},
                  static_cast<std::size_t>(exchange.owner())};
   if (const SharedRange* shared = exchange.shared()) {
@@ -520,7 +520,8 @@ std::size_t MethodMemoryBytes(const ModelConfig& config) {
   }
   std::size_t largest = 0;  // the only one under way
   for (const auto& [date, elements] : fragments) largest = std::max(largest, elements);
-  return (arrays * config.layout.numel() + largest) * sizeof(float);
+  const std::size_t sent = steps.inner == InnerState::kAverage ? config.inner_arrays : 0;
+  return (arrays * config.layout.numel() + (1 + sent) * largest) * sizeof(float);
 }
 
 }  // namespace sparfuse

@@ -25,6 +25,7 @@ struct ModelConfig {
   Topology topology;
   std::function<std::unique_ptr<Strategy>()> make_strategy;  // one a rank
   std::optional<LocalSteps> local_steps = {};                // StrategyDescriptor::local_steps
+  std::size_t inner_arrays = 0;                              // Engine::inner_arrays
   std::string sparsifier;                                    // key of cost.selection
   std::shared_ptr<const Sparsifier> selector;  // says how many elements are kept; null: KeptCount
   SelectionModel selection;                    // of its counts

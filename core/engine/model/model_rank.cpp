@@ -332,7 +332,8 @@ void ModelRank::EndWork(Lane lane, Handle handle, double began) {
     label = layout().tensor(pack->tensor).name;
   } else if (done.If<SparsifyRequest>()) {
     kind = SpanKind::kSparsify;
-  } else if (const auto* apply = done.If<ApplyRequest>(); apply && apply->to == ApplyTo::kAnchor) {
+  } else if (const auto* apply = done.If<ApplyRequest>();
+             apply && apply->to != ApplyTo::kGradient) {
     kind = SpanKind::kOuter;
   }
   if (lane == Lane::kCompute) {

@@ -54,6 +54,7 @@ class ModelRank final : public StepScheduler {
   std::uint64_t step() const noexcept override {
     return cluster_.first_step() + static_cast<std::uint64_t>(index_);
   }
+  std::size_t inner_arrays() const noexcept override { return cluster_.config().inner_arrays; }
   int index() const noexcept { return index_; }  // of the rank's step
   const Op& ExchangeOf(Handle handle) const { return op(handle); }
   std::uint64_t PayloadBytes(Handle sparsified) const override;

@@ -15,6 +15,7 @@
 #include "core/base/error.hpp"
 #include "core/engine/timeline.hpp"
 #include "harness/store/evidence/stated.hpp"
+#include "workloads/optimizer/optimizer.hpp"
 
 namespace sparfuse::harness {
 
@@ -154,6 +155,69 @@ std::map<double, StepOfAllRanks> SumsByStep(const OpenSeries& steps) {
   return sums;
 }
 
+// Whether all that a window exchanges follows from the configuration: dense local steps around our
+// ring.
+bool DecidesWindows(const json& config) {
+  const json options = config.value("method_options", json()),
+             strategy = options.is_object() ? options.value("strategy_options", json()) : json();
+  return TextOf(options, "strategy") == "local-steps" &&
+         TextOf(options, "collective") == "ring-allreduce" && TextOf(strategy, "trigger") != "idle" &&
+         TextOf(config, "transport") != "nccl" && TextOf(config, "device") != "cuda" &&
+         TextOf(config, "mode") != "modelled";  // which lists no tensors
+}
+
+// Sums over a rank's steps of a window.
+struct WindowOfRank {
+  double steps = 0, selected = 0, payload = 0, sent = 0;
+};
+
+// Such steps exchange every element once in a window, wherever its dates are, and with inner_state =
+// "average" what the recipe's optimizer keeps of it. The first window may have fewer exchanges, if
+// fragments come late.
+std::string WhatWindowsContradict(const Trial& trial, const OpenSeries& steps, double elements) {
+  const json options = trial.config.value("method_options", json()),
+             recipe = trial.config.value("recipe", json()),
+             strategy = options.is_object() ? options.value("strategy_options", json()) : json();
+  if (!DecidesWindows(trial.config) || elements == 0) return "";
+  const double arrays = TextOf(strategy, "inner_state") != "average"
+                            ? 0
+                            : static_cast<double>(workloads::MomentsUsed(
+                                  TextOf(recipe, "optimizer"), NumberOf(recipe, "momentum")));
+  const auto every = static_cast<double>(WindowSteps(trial.config));
+  std::map<std::pair<double, double>, WindowOfRank> windows;  // by window and rank
+  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
+    WindowOfRank& window = windows[{std::floor(CountIn(steps, "step", row) / every),
+                                    CountIn(steps, "rank", row)}];
+    ++window.steps;
+    window.selected += CountIn(steps, "selected", row);
+    window.payload += CountIn(steps, "payload_bytes", row);
+    window.sent += CountIn(steps, "sent_bytes", row);
+  }
+  const double workers = NumberOf(trial.config, "workers");
+  std::map<double, double> sent;  // by window
+  for (const auto& [place, window] : windows) {
+    if (place.first == 0 || window.steps != every) continue;
+    if (window.selected != elements)
+      return fmt::format(
+          "steps.npy: selected = {} in window {:g} of rank {:g}: expected all {} elements",
+          window.selected, place.first, place.second, elements);
+    const double payload = 4 * elements * (1 + arrays);
+    if (window.payload != payload)
+      return fmt::format(
+          "steps.npy: payload_bytes = {} in window {:g} of rank {:g}: expected {} of {} elements "
+          "and {:g} arrays of their inner state",
+          window.payload, place.first, place.second, payload, elements, arrays);
+    sent[place.first] += window.sent;
+  }
+  const double all = 2 * (workers - 1) * 4 * elements * (1 + arrays);
+  for (const auto& [window, bytes] : sent) {
+    if (std::abs(bytes - all) <= 0.5) continue;
+    return fmt::format("steps.npy: sent_bytes of window {:g} are {} together: expected {}", window,
+                       bytes, all);
+  }
+  return "";
+}
+
 struct TracedExchanges {
   double bytes = 0, exchanges = 0, forwards = 0;
 };
@@ -236,6 +300,7 @@ std::vector<std::string> WhatOnlyStepsTell(const Trial& trial) {
   const Traffic traffic = TrafficOf(trial.config);
   if (traffic == Traffic::kOther)
     told = {"messages_sent", "payload_bytes", "received_bytes", "sent_bytes", "summed"};
+  if (DecidesWindows(trial.config)) return {"messages_sent", "received_bytes", "summed"};
   if (traffic == Traffic::kDenseRing) return told;
   if (!SelectsTheDensity(trial.config)) {
     told.emplace_back("selected");
@@ -265,6 +330,7 @@ std::string WhatBytesContradict(const Trial& trial, const OpenSeries& steps,
     }
   }
   std::string wrong = WhatTrafficContradicts(trial, sums, traffic);
+  if (wrong.empty()) wrong = WhatWindowsContradict(trial, steps, elements);
   if (wrong.empty()) wrong = WhatSelectionContradicts(trial, steps, traffic);
   if (wrong.empty() && spans != nullptr) wrong = WhatTracesContradict(trial, *spans, steps);
   return wrong;

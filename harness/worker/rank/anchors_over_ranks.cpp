@@ -51,10 +51,10 @@ double Relative(double squares, double ranks, double norm_squares) {
 
 }  // namespace
 
-ParameterView ParametersOf(workloads::TrainingWorkload& workload,
-                           std::span<const std::size_t> ready_order) {
-  const DeviceSpan<float> parameters = workload.DeviceState().front();
-  const std::span<float> all{parameters.data, parameters.size};
+ParameterView StateOf(workloads::TrainingWorkload& workload, std::size_t part,
+                      std::span<const std::size_t> ready_order) {
+  const DeviceSpan<float> state = workload.DeviceState().at(part);
+  const std::span<float> all{state.data, state.size};
   ParameterView view;
   for (const std::size_t parameter : ready_order) {
     const workloads::ParameterInfo& info = workload.Parameters()[parameter];

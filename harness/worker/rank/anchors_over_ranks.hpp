@@ -11,10 +11,15 @@
 
 namespace sparfuse::harness {
 
-// Where the workload keeps the parameters of a layout's tensors: on its device.
+// Where the workload keeps a part of its state (DeviceState) of a layout's tensors: on its device.
+// Part 0 are the parameters, the others what the optimizer keeps of them.
 // ready_order: of each tensor, its number among the workload's parameters.
-ParameterView ParametersOf(workloads::TrainingWorkload& workload,
-                           std::span<const std::size_t> ready_order);
+ParameterView StateOf(workloads::TrainingWorkload& workload, std::size_t part,
+                      std::span<const std::size_t> ready_order);
+inline ParameterView ParametersOf(workloads::TrainingWorkload& workload,
+                                  std::span<const std::size_t> ready_order) {
+  return StateOf(workload, 0, ready_order);
+}
 
 // All that follow are collective, and give the same on all ranks.
 

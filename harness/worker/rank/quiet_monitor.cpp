@@ -52,8 +52,8 @@ void QuietMonitor::RunLoop() {
   steps_since_loop_ = 0;
 }
 
-void QuietMonitor::StepIsDone() {
-  if (++steps_since_loop_ >= steps_between_loops_) RunLoop();
+void QuietMonitor::StepIsDone(bool under_way) {
+  if (++steps_since_loop_ >= steps_between_loops_ && !under_way) RunLoop();
 }
 
 void QuietMonitor::End() {
@@ -84,6 +84,7 @@ void QuietMonitor::End() {
   }
   ++sums_.intervals;
   begin_.reset();
+  if (steps_since_loop_ >= steps_between_loops_) RunLoop();  // something was always under way
 }
 
 std::optional<Quiet> QuietMonitor::Gather(PrivateFacts& facts) {

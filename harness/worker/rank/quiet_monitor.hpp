@@ -21,9 +21,11 @@ class QuietMonitor {
   // Each takes at most about 0.14 s.
   void MeasureLink();
 
-  // Around measured steps in a row; several such intervals add up.
+  // Around measured steps in a row; several such intervals add up. under_way: an exchange goes on
+  // beside the steps. The reference loop then waits for a later step, since ranks wait for one
+  // another around it: the exchange would end in a time that no step counts.
   void Begin();
-  void StepIsDone();
+  void StepIsDone(bool under_way);
   void End();
 
   // The readings of all ranks on rank 0, with names of processes in `facts`; nothing on others.

@@ -28,11 +28,13 @@ class Recorder final : public StepScheduler {
   using StepScheduler::Finish;
   using StepScheduler::op;
   using StepScheduler::PartOf;
+  using StepScheduler::ResetStep;
 
-  std::uint64_t step() const noexcept override { return 0; }
+  std::uint64_t step() const noexcept override { return number; }
   void BeginWait(std::string) override {}
   void EndWait(const std::string&) override {}
 
+  std::uint64_t number = 0;
   std::vector<Handle> started;
   bool complete = false;
 
@@ -127,6 +129,44 @@ TEST(Scheduler, AStepEndsWithItsLastElement) {
   EXPECT_FALSE(step.complete);
   step.Finish(apply);
   EXPECT_TRUE(step.complete);
+}
+
+// A step goes on while dense exchanges wait for their turn in the background; they keep the step of
+// their request. One with selections holds the step until it has begun.
+TEST(Scheduler, DenseExchangesWaitForTheirTurnInTheBackground) {
+  const auto exchange = [](auto pattern) {
+    return ExchangeRequest{
+        .pattern = std::move(pattern), .channel = Channel::kBackground, .background = true};
+  };
+  Recorder step;
+  EXPECT_FALSE(step.HasUnderWay());
+  step.Apply({.own = Range{0, 60}});
+  EXPECT_TRUE(step.complete);
+  step.ResetStep();
+  step.complete = false;
+  const Handle first = step.Exchange(exchange(DenseSum{{{0, 30}}}));
+  const Handle second = step.Exchange(exchange(DenseSum{{{30, 60}}}));
+  EXPECT_EQ(step.started, (std::vector{first}));
+  step.Apply({.own = Range{0, 60}});
+  EXPECT_TRUE(step.complete);
+  EXPECT_TRUE(step.HasUnderWay());
+  step.ResetStep();
+  step.number = 1;
+  step.complete = false;
+  step.Finish(first);  // in the next step
+  EXPECT_EQ(step.started, (std::vector{first, second}));
+  EXPECT_EQ(step.op(second).step, 0u);
+  const Handle selected = step.Sparsify({.range = {0, 10}});
+  const Handle third = step.Exchange(exchange(SparseSum{{selected}}));
+  step.Finish(selected);
+  step.Apply({.own = Range{0, 60}});
+  EXPECT_FALSE(step.complete);
+  step.Finish(second);
+  EXPECT_EQ(step.started.back(), third);
+  EXPECT_TRUE(step.complete);
+  const Handle applied = step.Apply({.exchange = first, .to = ApplyTo::kAnchor});
+  step.Finish(applied);
+  EXPECT_TRUE(step.HasUnderWay());
 }
 
 // This is rank 1, local rank 1 of a node of two.

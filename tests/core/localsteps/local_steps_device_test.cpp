@@ -33,6 +33,11 @@ Options Steps(int every, int delay, const char* outer, double mix = 0, double ra
           {"outer_rate", rate},          {"outer_momentum", momentum}};
 }
 
+Options Clipped(Options steps, double outer_clip) {
+  steps["outer_clip"] = outer_clip;
+  return steps;
+}
+
 const std::vector<Case>& Cases() {
   static const std::vector<Case> kCases = {
       {"average", Steps(4, 0, "average")},
@@ -47,6 +52,10 @@ const std::vector<Case>& Cases() {
        Steps(6, 2, "nesterov", .25, .4, .9),
        {{"fragments", Whole(2)}, {"stripes", Whole(2)}}},
       {"lagging", Steps(3, 3, "momentum", 0, 1, .5)},
+      {"clipped", Clipped(Steps(4, 0, "momentum", 0, .7, .5), 1)},
+      {"clipped_in_fragments", Clipped(Steps(4, 1, "momentum", .5, .7, .5), .25),
+       {{"fragments", Whole(2)}, {"stripes", Whole(2)}}},
+      {"clipped_by_none", Clipped(Steps(3, 3, "momentum", 0, 1, .5), 1e6)},
       {"elastic", Steps(2, 0, "elastic", 0, .25)},
       {"elastic_later", Steps(3, 2, "elastic", 0, .25)}};
   return kCases;
@@ -122,13 +131,15 @@ INSTANTIATE_TEST_SUITE_P(All, EveryCase,
                          });
 
 // Selections of differences, with a residual that decays, of which a small tensor is sent dense.
-Windows Selecting(int delay, int fragments, Device device, const Options& sending = {}) {
-  Windows windows = WindowsOf({"", {}}, 2, device);
+Windows Selecting(int delay, int fragments, Device device, const Options& sending = {},
+                  const Options& rules = {}, int workers = 2) {
+  Windows windows = WindowsOf({"", {}}, workers, device);
   windows.verify = true;
-  windows.configure = [sizes = windows.tensors, delay, fragments, sending] {
+  windows.configure = [sizes = windows.tensors, delay, fragments, sending, rules, workers] {
     MethodParts parts;
     parts.strategy = "sparse-local-steps";
     parts.strategy_options = Steps(4, delay, "nesterov", 0, .7, .9);
+    for (const auto& [key, value] : rules) parts.strategy_options[key] = value;
     parts.planner = "fragments";
     parts.planner_options = {{"fragments", Whole(fragments)}};
     parts.sparsifier = &FindSparsifier("chunked-topk");
@@ -146,8 +157,8 @@ Windows Selecting(int delay, int fragments, Device device, const Options& sendin
     }
     GradientLayout layout =
         MakeLayout(shapes, {.dense = {"t5"}, .without_feedback = {}}, "the test");
-    Plan plan = MakePlan(made, layout, {2, 1}, nullptr, nullptr);
-    return MakeLiveConfig(made, std::move(layout), std::move(plan), {2, 1}, 7);
+    Plan plan = MakePlan(made, layout, {workers, 1}, nullptr, nullptr);
+    return MakeLiveConfig(made, std::move(layout), std::move(plan), {workers, 1}, 7);
   };
   return windows;
 }
@@ -158,6 +169,39 @@ TEST(SelectedLocalSteps, DoOnADeviceWhatTheyDoOnTheHost) {
     const auto expected = Train(Selecting(delay, fragments, {}));
     EXPECT_GT(expected[0].mass_checks, 0u);
     ExpectEqual(expected, Train(Selecting(delay, fragments, kDevice)));
+  }
+}
+
+// Sums over the senders of an element, values scaled to the median norm, and both; of more payloads
+// than a launch takes, too.
+TEST(SelectedLocalSteps, FollowRulesOfSendersOnADeviceAsOnTheHost) {
+  const Options senders = {{"combine", std::string("senders")}};
+  const Options median = {{"clip", std::string("median")}};
+  const Options both = {{"combine", std::string("senders")}, {"clip", std::string("median")}};
+  const Options clipped = {{"clip", std::string("median")},
+                           {"outer", std::string("momentum")},
+                           {"outer_clip", .5}};
+  std::vector<std::pair<Options, int>> rules;
+  for (const Options& each : {senders, median, both, clipped}) rules.emplace_back(each, 3);
+  if (!kSanitized) rules.emplace_back(both, 34);
+  for (const auto& [rule, workers] : rules) {
+    for (const auto& [delay, fragments] : {std::pair{0, 1}, {1, 2}}) {
+      if (workers > 3 && delay > 0) continue;
+      SCOPED_TRACE(ToString(rule.begin()->second) + std::to_string(workers));
+      const auto train = [&](Device device, const Options& with) {
+        Windows windows = Selecting(delay, fragments, device, {}, with, workers);
+        windows.gradient = [of = windows.gradient](int rank, const Floats& w, int t) {
+          Floats gradient = of(rank, w, t);  // one rank has much larger differences
+          for (float& each : gradient) each *= rank == 0 ? 8 : 1;
+          return gradient;
+        };
+        if (workers > 3) windows.steps = 4;
+        return Train(windows);
+      };
+      const auto expected = train({}, rule);
+      ExpectEqual(expected, train(kDevice, rule));
+      EXPECT_NE(expected[0].anchors.back(), train({}, {})[0].anchors.back());
+    }
   }
 }
 

@@ -132,6 +132,31 @@ TEST(LocalSteps, AnIdleTriggerHasALaunchOfItsOwnAndIsToldOf) {
               "known: steps, idle");
 }
 
+TEST(LocalSteps, InnerStatesTellCellsApartUnlessTheyAreKept) {
+  const CellConfig kept = CellOf("");
+  nlohmann::json before = ToJson(kept);
+  before["method_options"]["strategy_options"].erase("inner_state");
+  EXPECT_EQ(ConfigHash(before), ConfigHash(kept));
+  const std::string average = "method_options = { inner_state = \"average\" }\n";
+  EXPECT_NE(ConfigHash(CellOf(average)), ConfigHash(kept));
+  EXPECT_EQ(CellOf(average + "recipe = { optimizer = \"adam\" }")
+                .method_options.strategy_options.at("inner_state"),
+            OptionValue(std::string("average")));
+  for (const char* recipe : {"recipe = { momentum = 0 }", "recipe = { optimizer = \"sign\" }"}) {
+    EXPECT_SAYS(WhatIsWrong(average + recipe), "inner_state = average with an optimizer that keeps");
+    EXPECT_SAYS(WhatIsWrong("method_options = { inner_state = \"reset\" }\n" +
+                            std::string(recipe)),
+                "inner_state = reset with an optimizer that keeps nothing");
+  }
+  EXPECT_SAYS(
+      WhatIsWrong("method_options = { inner_state = \"average\", collective = \"int8-blocks\" }"),
+      "which rounds sums");
+  EXPECT_SAYS(WhatIsWrong("method_options = { inner_state = \"reset\", mix = 1 }"),
+              "inner_state = reset with mix = 1");
+  EXPECT_SAYS(WhatIsWrong("method_options = { inner_state = \"drop\" }"),
+              "known: keep, reset, average");
+}
+
 TEST(LocalSteps, PairsWithoutMeaningAreRefused) {
   const auto with = [](const std::string& options, const std::string& method = "local") {
     return WhatIsWrong("method_options = { " + options + " }", method);

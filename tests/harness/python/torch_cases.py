@@ -899,9 +899,12 @@ def local_steps_resume_in_the_middle_of_a_window():
     resumes_in_the_middle(dict(every=4), 6, 2)
     resumes_in_the_middle(dict(every=4, fragments=2, delay=1, mix=0.5), 7, 3)
     resumes_in_the_middle(dict(every=4, delay=4), 6, 2)
+    for inner_state in ("reset", "average"):  # of a momentum, which the optimizer saves
+        fragments = dict(every=4, fragments=2, delay=1, mix=0.5, inner_state=inner_state)
+        resumes_in_the_middle(fragments, 7, 3, momentum=0.9)
 
 
-def resumes_in_the_middle(windows, saved_after, made):
+def resumes_in_the_middle(windows, saved_after, made, momentum=0.0):
     given = batches("mlp", dist.get_rank(), 12)
 
     def run(model, inner, batches_):
@@ -916,11 +919,12 @@ def resumes_in_the_middle(windows, saved_after, made):
 
     torch.manual_seed(0)
     whole = mlp()
-    inner = torch.optim.SGD(whole.parameters(), lr=0.1)
+    inner = torch.optim.SGD(whole.parameters(), lr=0.1, momentum=momentum)
     with within(whole, inner):
         run(whole, inner, given[:saved_after])
         file = io.BytesIO()
         torch.save(sf.state_dict(whole), file)
+        kept = copy.deepcopy(inner.state_dict())
         run(whole, inner, given[saved_after:])
     file.seek(0)
     saved = torch.load(file, weights_only=True)
@@ -930,7 +934,8 @@ def resumes_in_the_middle(windows, saved_after, made):
     assert any(moved)
     torch.manual_seed(1 + dist.get_rank())
     other = mlp()
-    inner = torch.optim.SGD(other.parameters(), lr=0.1)
+    inner = torch.optim.SGD(other.parameters(), lr=0.1, momentum=momentum)
+    inner.load_state_dict(kept)
     with within(other, inner):
         sf.load_state_dict(other, saved)
         run(other, inner, given[saved_after:])

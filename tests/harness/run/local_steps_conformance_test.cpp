@@ -253,6 +253,60 @@ TEST(OptionsOfWindows, AreModelledWithTheBytesThatTheySend) {
   }
 }
 
+// The state of the inner optimizer is adam's: two arrays as long as the parameters.
+TEST(InnerStateOfMethods, IsModelledWithTheBytesThatItSends) {
+  for (const char* name : {"local-sgd", "streaming-diloco", "sparseloco"}) {
+    for (const Topology& where : {Topology{1, 1}, Topology{3, 1}, Topology{4, 2}}) {
+      std::vector<std::uint64_t> sent;
+      std::vector<double> outer, exposed;
+      for (const char* inner : {"keep", "reset", "average"}) {
+        SCOPED_TRACE(name + std::to_string(where.ranks) + inner);
+        CellConfig config = ConfigOfWindows(Named(name), {{"inner_state", inner}});
+        config.recipe = {{"optimizer", std::string("adam")}, {"momentum", .9}};
+        Windows windows = WindowsOf(config, where, 2 * kEvery);
+        windows.arrays = 2;
+        windows.with_state = [](Floats& w, std::vector<Floats>& state, const Floats& g, int,
+                                const std::vector<int>&) {
+          for (std::size_t i = 0; i < w.size(); ++i) {
+            state[0][i] += g[i];
+            state[1][i] += g[i] * g[i];
+            w[i] -= .01f * state[0][i];
+          }
+        };
+        const auto live = Train(windows);
+        ModelConfig model = ModelOf(config, where);
+        model.cost.scale_seconds = PiecewiseLinear({{0, 0}, {1e6, 1e-3}});
+        EXPECT_EQ(MethodMemoryBytes(model), live[0].memory);
+        const auto modelled = SimulateSteps(model, 0, 2 * kEvery, where.ranks);
+        testing::ExpectSameCounts(modelled, live);
+        double seconds = 0, waited = 0;
+        for (const ModelStep& step : modelled) {
+          seconds += step.records[0].outer_seconds;
+          waited += step.records[0].exposed_communication_seconds;
+        }
+        outer.push_back(seconds);
+        exposed.push_back(waited);
+        sent.push_back(0);
+        for (const StepRecord& record : live[0].records) sent.back() += record.payload_bytes;
+        for (const WindowHistory& rank : live) EXPECT_EQ(rank.anchors, live[0].anchors);
+      }
+      std::size_t elements = 0;
+      for (const std::size_t n : kTensorSizes) elements += n;
+      EXPECT_EQ(sent[1], sent[0]);
+      EXPECT_EQ(sent[2], sent[0] + 2 * 2 * sizeof(float) * elements);  // two windows, two arrays
+      EXPECT_GT(outer[1], outer[0]);
+      EXPECT_GT(outer[2], outer[1]);
+      if (where.ranks > 1) EXPECT_GT(exposed[2], exposed[0]);
+    }
+  }
+}
+
+TEST(InnerStateOfMethods, IsNotModelledWithoutKnowingWhatTheOptimizerKeeps) {
+  const CellConfig config = ConfigOfWindows(Named("local-sgd"), {{"inner_state", "average"}});
+  testing::ExpectError(FailureKind::kConfig, {"inner_state", "expected \"keep\""},
+                       [&] { ModelOf(config, {2, 1}); });
+}
+
 TEST(IdleTriggerOfMethods, LeavesAnchorsEqualAndLosesNothing) {
   for (const char* name : {"local-sgd", "diloco", "streaming-diloco", "shadowsync", "sparseloco"}) {
     for (const Topology& where : {Topology{2, 1}, Topology{4, 2}}) {

@@ -11,10 +11,14 @@ import subprocess
 import sys
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+for folder in ("..", "../../chaos", "../../bench/store"):
+    sys.path.insert(0, str(Path(__file__).resolve().parent / folder))
+import forgeries
+import forgery
 import trial_test
 
 THREADS = 'transport = "threads"\n'
@@ -69,6 +73,100 @@ class LocalStepsTest(trial_test.Trials):
                 arrays = 2 if "diloco" in method else 1
                 self.assertEqual(metrics["method_memory_bytes"], 4 * (arrays * elements + largest))
             shutil.rmtree(self.results)
+
+    def test_inner_state_is_counted_and_changes_what_is_trained(self):
+        losses, sent, memory = {}, {}, {}
+        for inner in ("keep", "reset", "average"):
+            shutil.rmtree(self.results, ignore_errors=True)
+            options = f'every = 4, inner_state = "{inner}"'
+            more = with_options(options, THREADS + 'recipe = { optimizer = "adam", learning_rate = 0.01 }\n')
+            trial = self.run_trial(method="local-sgd", steps=8, more=more)
+            self.assertEqual((trial["status"], trial["checks"]), ("ok", {"anchors_equal": True, "loss_finite": True}))
+            steps = self.rank_zero(trial)
+            losses[inner] = steps["loss"].tolist()
+            sent[inner] = trial["metrics"]["window_bytes"]["value"]
+            memory[inner] = trial["metrics"]["method_memory_bytes"]["value"]
+            self.assertEqual((steps["exchanges"] > 0).tolist(), 3 * [False, False, False, True])
+            done = subprocess.run(self.command("check"), text=True, capture_output=True, timeout=60, check=False)
+            self.assertNotIn("local-sgd", done.stdout + done.stderr)
+        elements = sum(tensor["numel"] for tensor in self.outcome()["layout"])
+        self.assertEqual(sent, {"keep": 4 * elements, "reset": 4 * elements, "average": 12 * elements})
+        self.assertEqual(memory, {"keep": 8 * elements, "reset": 8 * elements, "average": 16 * elements})
+        for inner in ("reset", "average"):  # they part from the first window's end on
+            self.assertEqual(losses[inner][:5], losses["keep"][:5])
+            self.assertNotEqual(losses[inner][5:], losses["keep"][5:])
+        self.assertNotEqual(losses["reset"], losses["average"])
+
+    def call(self, *arguments, results=None):
+        done = subprocess.run([trial_test.SPARFUSE, "--results", str(results or self.results), *map(str, arguments)],
+                              text=True, capture_output=True, timeout=100, check=False)
+        return done.returncode, done.stdout if done.stdout.startswith("{") else done.stdout + done.stderr
+
+    def test_inner_state_of_a_table_without_a_recipe_is_refused(self):
+        shutil.copy(Path(__file__).resolve().parents[3] / "experiments/local-steps/decoder-1b.json", self.folder)
+        self.file.write_text(
+            'id = "t"\n[defaults]\nmode = "modelled"\ncluster = "two-sites"\nworkload = "table:decoder-1b.json"\n'
+            'workers = 2\nmethod = "diloco"\nmethod_options = { every = 30, inner_state = "average" }\n')
+        code, said = self.call("plan", self.file)
+        self.assertEqual(code, 2, said)
+        self.assertRegex(said, "t.toml:8: inner_state = average with workload table:decoder-1b.*, which has no recipe")
+
+    def test_a_bundle_holds_the_bytes_of_averaged_inner_states(self):
+        more = with_options('every = 2, fragments = 2, stripes = 1, delay = 0, inner_state = "average"', THREADS)
+        self.run_trial(method="streaming-diloco", steps=4, more=more)
+        bundle = self.folder / "true.sparfuse"
+        code, said = self.call("export", "t", "--out", bundle)
+        self.assertEqual(code, 0, said)
+        self.assertNotIn("left out", said)
+        code, said = self.call("verify", bundle)
+        self.assertEqual(code, 0, said)
+        code, said = self.call("merge", bundle, results=self.folder / "merged")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(list((self.folder / "merged").rglob("trial.json"))), 1)
+
+        def forged(change):
+            trial = forgeries.Forged(forgery.unpacked(bundle))
+            change(trial)
+            for name in ("payload_bytes", "sent_bytes", "received_bytes"):
+                measured = trial.steps[trial.steps["measured"]]
+                trial.state(name, float(measured[name].mean()))
+            trial.state("window_bytes", 2 * trial.metric("sent_bytes"))
+            hashed = trial.trial["config_hash"]
+            with mock.patch.object(forgeries, "config_hash", lambda config: hashed):
+                members = trial.bundle()
+            file = self.folder / "forged.sparfuse"
+            for _ in range(2):  # the second time with the table of what is forged
+                file.write_bytes(forgery.bundled(dict(members)))
+                code, said = self.call("verify", file, "--json")
+                if not said.startswith("{"):
+                    return code, said
+                members["table.json"] = forgery.written(json.loads(said)["table"])
+            return code, said
+
+        code, said = forged(lambda trial: None)
+        self.assertEqual(code, 0, said)
+
+        def as_if_kept(trial):  # one array of sgd's momentum beside the differences
+            for name in ("payload_bytes", "sent_bytes", "received_bytes"):
+                trial.steps[name] //= 2
+            inner = np.char.startswith(trial.spans["label"], "inner state")
+            self.assertGreater(inner.sum(), 0)
+            trial.spans["bytes"][inner] = 0
+
+        code, said = forged(as_if_kept)
+        self.assertNotEqual(code, 0)
+        self.assertIn("arrays of their inner state", said)
+
+    def test_no_loop_between_steps_hides_what_goes_on_beside_them(self):
+        # (method, its options, reference loops): one before the first of 8 steps, one after each step beside which
+        # nothing goes on, and one behind the last step if there was none.
+        for method, options, loops in (("local-sgd", "every = 4", 1 + 8), ("shadowsync", BESIDE, 1 + 2),
+                                       ("delayed-gradients", "", 1 + 1)):
+            with self.subTest(method):
+                shutil.rmtree(self.results, ignore_errors=True)
+                trial = self.run_trial(method=method, steps=8, more=with_options(options, THREADS))
+                self.assertEqual(trial["status"], "ok", trial)
+                self.assertEqual(len(trial["quiet"]["loop_seconds"]), loops)
 
     def test_delayed_gradients_come_in_the_next_step_and_leave_replicas_equal(self):
         trial = self.run_trial(method="delayed-gradients", steps=6, more=THREADS)

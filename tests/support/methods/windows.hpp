@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -78,6 +79,11 @@ inline Floats NoisyGradient(int rank, const Floats& w, int t) {
   return gradient;
 }
 
+// The same of an optimizer whose state the engine sees: [arrays] as long as w. since: of each
+// element, the update before which its state was zero.
+using InnerWithState = std::function<void(Floats& w, std::vector<Floats>& state, const Floats& g,
+                                          int t, const std::vector<int>& since)>;
+
 struct Windows {
   int workers = 2;
   std::vector<std::size_t> tensors = {4};
@@ -85,6 +91,8 @@ struct Windows {
   Options strategy = {};  // of strategy "local-steps"
   std::function<Floats(int rank, const Floats& w, int t)> gradient;
   std::function<Inner()> inner = [] { return Sgd(0.1f); };
+  std::size_t arrays = 0;         // of the state of `with_state`
+  InnerWithState with_state = {};  // instead of `inner`
   std::function<Floats(int rank)> start;
   int steps = 8;
   // Runs before step t (from 1) on each rank.
@@ -115,8 +123,10 @@ struct Windows {
       config = configure();
       config.deadline = deadline;
       config.device = device;
+      if (arrays > 0) config.inner_arrays = arrays;
       return config;
     }
+    config.inner_arrays = arrays;
     config.layout = Layout();
     config.plan = MakePlan();
     config.topology = {workers, 1};
@@ -166,6 +176,8 @@ class SeenByEngine {
 // The history of one rank: [steps], the state after each step, flat.
 struct WindowHistory {
   std::vector<Floats> parameters, anchors, outer;
+  std::vector<std::vector<Floats>> inner;  // [steps][arrays]
+  std::vector<std::vector<std::size_t>> renewed;  // [steps], tensors
   std::vector<StepRecord> records;
   Floats finished, finished_anchor;  // after FinishWindows
   StepRecord finish;
@@ -190,7 +202,17 @@ inline std::vector<WindowHistory> Train(const Windows& windows) {
     for (std::size_t t = 0; t < layout.tensors(); ++t) {
       view.push_back(parameters.get().subspan(layout.tensor(t).offset, layout.tensor(t).numel));
     }
-    engine.BeginWindows(view);
+    std::vector<Floats> state(windows.arrays, Floats(w.size()));
+    std::vector<int> since(w.size());
+    std::deque<SeenByEngine> state_seen;
+    std::vector<ParameterView> inner;
+    for (Floats& array : state) {
+      const std::span<float> seen = state_seen.emplace_back(engine, array).get();
+      ParameterView& of_array = inner.emplace_back();
+      for (std::size_t t = 0; t < layout.tensors(); ++t)
+        of_array.push_back(seen.subspan(layout.tensor(t).offset, layout.tensor(t).numel));
+    }
+    engine.BeginWindows(view, inner);
     for (int t = 1; t <= windows.steps; ++t) {
       windows.before(engine, t);
       std::ranges::copy(windows.gradient(loop.rank(), w, t), gradient.begin());
@@ -209,11 +231,24 @@ inline std::vector<WindowHistory> Train(const Windows& windows) {
         EXPECT_EQ(own.size, layout.tensor(i).numel);
       }
       announced.Take();
-      update(w, gradient, t);
+      if (windows.with_state) {
+        windows.with_state(w, state, gradient, t, since);
+      } else {
+        update(w, gradient, t);
+      }
       parameters.Give();
+      for (SeenByEngine& array : state_seen) array.Give();
       engine.Synchronise();
       history.records.push_back(engine.EndStep());
       parameters.Take();
+      for (SeenByEngine& array : state_seen) array.Take();
+      const auto renewed = engine.Renewed();
+      for (const std::size_t tensor : renewed) {
+        std::fill_n(since.begin() + static_cast<std::ptrdiff_t>(layout.tensor(tensor).offset),
+                    layout.tensor(tensor).numel, t);
+      }
+      history.inner.push_back(state);
+      history.renewed.emplace_back(renewed.begin(), renewed.end());
       history.parameters.push_back(w);
       history.anchors.push_back(copy(engine.Anchor(whole)));
       history.outer.push_back(copy(engine.OuterState(whole)));

@@ -91,6 +91,44 @@ TEST(Optimizer, AdamMatchesItsDefinitionInDouble) {
   EXPECT_EQ(optimizer.State().size(), 2u);
 }
 
+// A part whose state was zeroed before update 3 takes the updates of an optimizer that begins there,
+// and the others go on.
+TEST(Optimizer, CorrectionsCountUpdatesSinceTheStateWasZero) {
+  for (const char* name : {"adam", "adam-l2", "bert-adam", "sgd"}) {
+    Recipe recipe = Sgd();
+    recipe.optimizer = name;
+    Optimizer optimizer(recipe, 4), whole(recipe, 4), anew(recipe, 4);
+    std::vector<float> parameters{1, 2, 3, 4}, undisturbed = parameters, fresh = parameters;
+    std::vector<float> gradient{.5f, -1, .25f, 2};  // a constant one needs no state
+    std::vector<Optimizer::Part> parts{{.offset = 0, .size = 2, .gradient = gradient.data()},
+                                       {.offset = 2, .size = 2, .gradient = gradient.data() + 2}};
+    std::vector<Optimizer::Part> all = parts;
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      if (step == 3) {
+        for (const auto state : optimizer.State()) state[2] = state[3] = 0;
+        parts[1].since = 3;
+        fresh = parameters;
+      }
+      optimizer.Step(parameters.data(), parts, step, .01);
+      whole.Step(undisturbed.data(), all, step, .01);
+      if (step >= 3) anew.Step(fresh.data(), all, step - 3, .01);
+      for (float& each : gradient) each *= -1.5f;
+    }
+    for (const std::size_t i : {0, 1}) EXPECT_EQ(parameters[i], undisturbed[i]) << name;
+    for (const std::size_t i : {2, 3}) {
+      EXPECT_EQ(parameters[i], fresh[i]) << name;
+      EXPECT_NE(parameters[i], undisturbed[i]) << name;
+    }
+  }
+}
+
+TEST(Optimizer, SaysHowMuchItKeepsAndUses) {
+  EXPECT_EQ(MomentsUsed("sgd", 0.9), 1u);
+  EXPECT_EQ(MomentsUsed("sgd", 0), 0u);
+  EXPECT_EQ(MomentsUsed("sign", 0.9), 0u);
+  for (const char* name : {"adam", "adam-l2", "bert-adam"}) EXPECT_EQ(MomentsUsed(name, 0), 2u);
+}
+
 // All numbers are exact in binary.
 TEST(Optimizer, SignTakesAStepOfTheRateWhateverTheGradient) {
   Recipe recipe = Sgd();

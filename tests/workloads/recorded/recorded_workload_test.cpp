@@ -141,6 +141,38 @@ TEST(RecordedWorkload, UpdatesWithTheGradientsThatItIsGiven) {
   }
 }
 
+// After zeros in the state of one parameter, its update is the first one of adam: by the rate.
+TEST(RecordedWorkload, CountsUpdatesFromWhereItIsTold) {
+  WorkloadConfig config = Short();
+  config.options = {{"optimizer", std::string("adam")}, {"learning_rate", 0.25},
+                    {"weight_decay", 0.0},              {"warmup_steps", std::int64_t{0}},
+                    {"schedule", std::string("constant")}};
+  const auto workload = Make(config);
+  const auto& infos = workload->Parameters();
+  const auto update = [&](std::uint64_t step) {
+    const std::vector<float> before(workload->State()[0].begin(), workload->State()[0].end());
+    workload->ClearGradients();
+    const std::vector<float> gradient(std::max(infos[0].numel, infos[1].numel), step == 2 ? 4.f : 1.f);
+    for (const std::size_t parameter : {0, 1}) workload->SetGradient(parameter, gradient.data());
+    workload->Update(step);
+    const auto moved = [&](std::size_t parameter) {
+      const std::size_t at = infos[parameter].offset;
+      return before[at] - workload->State()[0][at];
+    };
+    return std::pair(moved(0), moved(1));
+  };
+  update(0);
+  update(1);
+  for (std::size_t array : {1, 2}) {
+    const auto state = workload->State()[array];
+    std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(infos[1].offset), infos[1].numel, 0.0f);
+  }
+  workload->CountUpdatesFrom(1, 2);
+  const auto [goes_on, anew] = update(2);
+  EXPECT_NEAR(anew, 0.25f, 1e-5);
+  EXPECT_LT(goes_on, 0.24f);
+}
+
 TEST(RecordedWorkload, PutsANanWhereItIsAskedTo) {
   WorkloadConfig config = Short();
   config.options["nan_step"] = std::int64_t{2};

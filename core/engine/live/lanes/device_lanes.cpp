@@ -16,6 +16,7 @@
 #include "core/engine/live/lanes/offload_lane.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/returned.hpp"
+#include "core/localsteps/sender_rules.hpp"
 #include "core/payload/accumulate_device.hpp"
 
 namespace sparfuse {
@@ -171,7 +172,7 @@ class DeviceLanes final : public Lanes {
     const auto* pack = op.If<PackRequest>();
     const auto* apply = op.If<ApplyRequest>();
     const bool of_parameters = (pack != nullptr && pack->source != PackSource::kGradient) ||
-                               (apply != nullptr && apply->to == ApplyTo::kAnchor);
+                               (apply != nullptr && apply->to != ApplyTo::kGradient);
     return of_parameters ? compute_ : LaneOf(op.lane);
   }
 
@@ -207,6 +208,9 @@ class DeviceLanes final : public Lanes {
                apply != nullptr && apply->to == ApplyTo::kAnchor) {
       span.kind = SpanKind::kOuter;
       MoveAnchor(*apply, started.exchange, lane, report);
+    } else if (apply != nullptr && apply->to == ApplyTo::kInnerState) {
+      span.kind = SpanKind::kOuter;
+      RenewInnerState(*apply, started.exchange);
     } else {
       span.kind = SpanKind::kDecompress;
       if (op.If<MergeRequest>()) {
@@ -245,13 +249,13 @@ class DeviceLanes final : public Lanes {
   void Pack(const PackRequest& pack, const Stream& stream, OpReport& report) {
     const std::size_t tensor = pack.tensor;
     const Range range = step_.layout.tensor(tensor).range();
-    float* const to = step_.FlatOf(range);
+    float* const to = step_.FlatOf(range, pack.array);
     if (pack.source == PackSource::kGradient) {
       const std::span<const float> gradient = step_.gradients[tensor];
       CopyFiniteOnDevice(stream, {gradient.data(), gradient.size(), stream},
                          {to, range.size(), stream}, &report.slot.not_finite);
     } else {
-      step_.anchors->PackOnDevice(tensor, pack.source, to, &report.slot.not_finite);
+      step_.anchors->PackOnDevice(tensor, pack.source, pack.array, to, &report.slot.not_finite);
     }
     step_.packed[tensor] = 1;
   }
@@ -440,13 +444,24 @@ class DeviceLanes final : public Lanes {
     if (sparse) TakeSum(*exchange, {nullptr, Average(), false}, lane, report);
     std::size_t from = 0;
     for (const Range& part : exchange->op->parts) {
+      const bool last = apply.last && &part == &exchange->op->parts.back();
       if (sparse) {
-        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f);
+        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f, last, lane.workspace);
       } else {
-        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average());
+        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average(),
+                             last, lane.workspace);
       }
       from += part.size();
     }
+  }
+
+  // Sums lie in the flat memory: the exchange is not in the background.
+  void RenewInnerState(const ApplyRequest& apply, const ExchangeState* exchange) {
+    Anchors& anchors = *step_.anchors;
+    if (apply.own) return anchors.ResetInner(*apply.own);
+    const std::size_t array = exchange->op->exchange().array();
+    for (const Range& part : exchange->op->parts)
+      anchors.AverageInner(part, array, step_.FlatOf(part, array), Average(), setup_.pool);
   }
 
   void TakeSum(const ExchangeState& exchange, const Target& to, StreamLane& lane,
@@ -495,11 +510,20 @@ class DeviceLanes final : public Lanes {
       setup_.config.dense_quantizer->AccumulateOnDevice(context, encoded, scale, target(part.range),
                                                         exchange.device.fault.data());
     }
+    const auto& windows = setup_.config.local_steps;
+    const bool by_senders = windows && windows->by_senders;
+    std::vector<DevicePayload> payloads = exchange.device.payloads;
+    if (windows && windows->to_median) {
+      payloads = ScaleToMedianOnDevice(stream, lane.workspace, payloads,
+                                       TensorsWithIndices(exchange));
+    }
     for (const Range& range : exchange.payload.indexed) {
-      AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
-                               {range.begin - whole.begin, whole.size()}, scale, at(range),
-                               exchange.device.fault.data(),
+      const Window window{range.begin - whole.begin, whole.size()};
+      AccumulateSparseOnDevice(stream, lane.workspace, payloads, window, by_senders ? 1.0f : scale,
+                               at(range), exchange.device.fault.data(),
                                to.touches ? touched_.Of(range, stream) : nullptr);
+      if (by_senders)
+        DivideBySendersOnDevice(stream, lane.workspace, payloads, window.first, at(range));
     }
     gpu::CopyAsync(stream, &report.fault, exchange.device.fault.data(), sizeof(report.fault));
   }

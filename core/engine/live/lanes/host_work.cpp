@@ -1,7 +1,6 @@
 #include "core/engine/live/lanes/host_work.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -18,8 +17,11 @@ void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack) {
   const LiveStep& step = setup.step;
   const auto& windows = setup.config.local_steps;
   const bool own = pack.source == PackSource::kGradient;
+  const bool inner = pack.source == PackSource::kInnerState;
   SPARFUSE_THROW(
-      kNumeric, (own ? "gradient of " : "the change by local steps of ") +
+      kNumeric, std::string(own     ? "gradient of "
+                            : inner ? "what the inner optimizer keeps of "
+                                    : "the change by local steps of ") +
                     step.layout.tensor(pack.tensor).name + " has a NaN or an infinity at step " +
                     std::to_string(step.number) +
                     (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
@@ -44,6 +46,9 @@ double HostWork::Do(LiveOp& local) {
   } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
     kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
+  } else if (apply->to == ApplyTo::kInnerState) {
+    kind = SpanKind::kOuter;
+    RenewInnerState(*apply, local.exchange);
   } else {
     TakeSum(*local.exchange,
             {setup_.config.averages_at_end ? Target::Place::kTensors : Target::Place::kAverages,
@@ -59,10 +64,10 @@ void HostWork::Pack(const PackRequest& pack) {
   LiveStep& step = setup_.step;
   const std::size_t tensor = pack.tensor;
   const Range range = step.layout.tensor(tensor).range();
-  const std::span<float> to(step.FlatOf(range), range.size());
+  const std::span<float> to(step.FlatOf(range, pack.array), range.size());
   const bool own = pack.source == PackSource::kGradient;
   bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
-                    : step.anchors->Pack(tensor, pack.source, to, pool_);
+                    : step.anchors->Pack(tensor, pack.source, pack.array, to, pool_);
   if (!finite && own && setup_.config.on_nonfinite) {
     (void)Nonfinite(tensor);
     std::ranges::fill(to, 0.0f);
@@ -311,6 +316,17 @@ void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchan
   }
 }
 
+void HostWork::RenewInnerState(const ApplyRequest& apply, const ExchangeState* exchange) {
+  Anchors& anchors = *setup_.step.anchors;
+  if (apply.own) return anchors.ResetInner(*apply.own);
+  const float scale = 1.0f / static_cast<float>(setup_.workers);
+  const float* sums = exchange->buffers.dense.data();
+  for (const Range& part : exchange->op->parts) {
+    anchors.AverageInner(part, exchange->op->exchange().array(), sums, scale, pool_);
+    sums += part.size();
+  }
+}
+
 void HostWork::TakeSum(const ExchangeState& exchange, const Target& to) {
   if (!exchange.op->sparse()) return TakeReduced(exchange, to);
   if (!exchange.buffers.sums.empty()) return TakeSums(exchange, to);
@@ -399,74 +415,16 @@ void HostWork::TakeSelected(const ExchangeState& exchange, const Target& to) {
     payloads.push_back(sent.coded ? Decode(exchange, payload, rank) : ViewSparsePayload(payload));
   }
   const auto& windows = setup_.config.local_steps;
-  if (windows && windows->to_median) ScaleToMedian(exchange, payloads);
+  if (windows && windows->to_median)
+    rules_.ScaleToMedian(payloads, TensorsWithIndices(exchange), pool_);
   const bool by_senders = windows && windows->by_senders;
   for (const Range& range : sent.indexed) {
     ForPieces(to, range, [&](Range piece, std::span<float> out) {
       const Window window{piece.begin - whole.begin, whole.size()};
       AccumulateSparse(payloads, window, by_senders ? 1.0f : to.scale, out, pool_);
-      if (by_senders) DivideBySenders(payloads, window.first, out);
+      if (by_senders) rules_.DivideBySenders(payloads, window.first, out);
     });
   }
-}
-
-// Scales the values of each tensor down to the median norm over ranks, the lower one of two.
-void HostWork::ScaleToMedian(const ExchangeState& exchange, std::span<SparsePayload> payloads) {
-  std::size_t count = 0;
-  for (const SparsePayload& payload : payloads) count += payload.values.size();
-  scaled_.resize(count);
-  std::vector<std::span<float>> values;
-  count = 0;
-  for (SparsePayload& payload : payloads) {
-    const std::span<float> own = std::span(scaled_).subspan(count, payload.values.size());
-    std::ranges::copy(payload.values, own.begin());
-    payload.values = own;
-    values.push_back(own);
-    count += own.size();
-  }
-  const std::size_t whole = exchange.op->range().begin;
-  std::vector<std::span<float>> of_tensor(payloads.size());
-  std::vector<double> norms(payloads.size());
-  for (const Selection* part : exchange.payload.parts) {
-    if (part->whole) continue;
-    for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
-      const auto indices = payloads[rank].indices;
-      const auto first = std::ranges::lower_bound(indices, part->range.begin - whole);
-      const auto last = std::ranges::lower_bound(indices, part->range.end - whole);
-      of_tensor[rank] = values[rank].subspan(static_cast<std::size_t>(first - indices.begin()),
-                                             static_cast<std::size_t>(last - first));
-      double squares = 0;
-      for (const float value : of_tensor[rank]) squares += static_cast<double>(value) * value;
-      norms[rank] = std::sqrt(squares);
-    }
-    std::vector<double> sorted = norms;
-    std::ranges::sort(sorted);
-    const double median = sorted[(sorted.size() - 1) / 2];
-    for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
-      if (norms[rank] <= median) continue;
-      const auto factor = static_cast<float>(median / norms[rank]);
-      for (float& value : of_tensor[rank]) value *= factor;
-    }
-  }
-}
-
-// first: of the payloads' range, where `sums` begin.
-void HostWork::DivideBySenders(std::span<const SparsePayload> payloads, std::size_t first,
-                               std::span<float> sums) {
-  senders_.assign(sums.size(), 0);
-  const auto for_elements = [&](const auto& body) {
-    for (const SparsePayload& payload : payloads) {
-      auto index = std::ranges::lower_bound(payload.indices, first);
-      for (; index != payload.indices.end() && *index - first < sums.size(); ++index) {
-        body(*index - first);
-      }
-    }
-  };
-  for_elements([&](std::size_t i) { ++senders_[i]; });
-  for_elements([&](std::size_t i) {
-    if (senders_[i] > 1) sums[i] /= static_cast<float>(senders_[i]);
-    senders_[i] = 1;
-  });
 }
 
 SparsePayload HostWork::Decode(const ExchangeState& exchange, std::span<const std::byte> payload,

@@ -6,6 +6,7 @@
 #include "core/coding/selection_coding.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/live_state.hpp"
+#include "core/localsteps/sender_rules.hpp"
 
 namespace sparfuse {
 
@@ -56,14 +57,12 @@ class HostWork {
   // The memory of a range if it lies in one piece, else nothing.
   std::span<float> InOnePiece(const Target& to, Range range) const;
   void MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange);
+  void RenewInnerState(const ApplyRequest& apply, const ExchangeState* exchange);
   void TakeSum(const ExchangeState& exchange, const Target& to);
   void TakeReduced(const ExchangeState& exchange, const Target& to);
   void TakeSums(const ExchangeState& exchange, const Target& to);
   void TakeWhole(const ExchangeState& exchange, const Target& to);
   void TakeSelected(const ExchangeState& exchange, const Target& to);
-  void ScaleToMedian(const ExchangeState& exchange, std::span<SparsePayload> payloads);
-  void DivideBySenders(std::span<const SparsePayload> payloads, std::size_t first,
-                       std::span<float> sums);
   SparsePayload Decode(const ExchangeState& exchange, std::span<const std::byte> payload,
                        std::size_t rank);
 
@@ -77,8 +76,7 @@ class HostWork {
   Buffer<float> growth_;       // of velocities, with nesterov
   Buffer<float> compensated_;  // by a rule from outside
   Buffer<float> whole_;        // averages that are decoded in one piece
-  std::vector<float> scaled_;  // values of all ranks, scaled to the median norm
-  std::vector<std::uint32_t> senders_;
+  SenderRules rules_;
 };
 
 }  // namespace sparfuse

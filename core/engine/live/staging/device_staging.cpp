@@ -313,11 +313,12 @@ class DeviceStaging final : public ExchangeStaging {
   // range is reduced in place, and several side by side in a buffer.
   Task GatherDense(Communicator& communicator, ExchangeState& state) {
     const Op& op = *state.op;
+    const std::size_t array = op.exchange().array();
     state.elements = op.elements();
     DeviceExchange& at = state.device;
     const bool stays = StaysOnDevice(communicator);
     if (stays && op.parts.size() == 1) {
-      state.buffers.dense = {setup_.FlatOf(op.range()), op.range().size()};
+      state.buffers.dense = {setup_.FlatOf(op.range(), array), op.range().size()};
       co_return;
     }
     if (stays) {
@@ -328,7 +329,7 @@ class DeviceStaging final : public ExchangeStaging {
     float* const dense = stays ? reinterpret_cast<float*>(at.received.data()) : at.dense.data();
     float* to = dense;
     for (const Range& part : op.parts) {
-      gpu::CopyAsync(out_.view(), to, setup_.FlatOf(part), part.size() * sizeof(float));
+      gpu::CopyAsync(out_.view(), to, setup_.FlatOf(part, array), part.size() * sizeof(float));
       to += part.size();
     }
     if (stays) {
@@ -350,7 +351,8 @@ class DeviceStaging final : public ExchangeStaging {
     if (stays && op.parts.size() == 1) return;
     const float* from = state.buffers.dense.data();
     for (const Range& part : op.parts) {
-      gpu::CopyAsync(in_.view(), setup_.FlatOf(part), from, part.size() * sizeof(float));
+      gpu::CopyAsync(in_.view(), setup_.FlatOf(part, op.exchange().array()), from,
+                     part.size() * sizeof(float));
       from += part.size();
     }
   }

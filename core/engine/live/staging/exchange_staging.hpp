@@ -36,7 +36,9 @@ struct StagingSetup {
   DeviceSpan<float> flat;    // packed gradients; after a dense exchange their sum
   const FlatPlaces& places;  // in `flat`
 
-  float* FlatOf(Range range) const { return flat.data + places.Of(range); }
+  float* FlatOf(Range range, std::size_t array = 0) const {
+    return flat.data + places.Of(range, array);
+  }
 };
 
 std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup);

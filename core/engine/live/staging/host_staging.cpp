@@ -120,16 +120,17 @@ class HostStaging final : public ExchangeStaging {
   // and if later steps use the range's memory.
   void GatherDense(ExchangeState& state) {
     const std::vector<Range>& parts = state.op->parts;
+    const std::size_t array = state.op->exchange().array();
     state.elements = state.op->elements();
     if (parts.size() == 1 && !state.op->exchange().background) {
-      state.buffers.dense = {setup_.FlatOf(parts[0]), parts[0].size()};
+      state.buffers.dense = {setup_.FlatOf(parts[0], array), parts[0].size()};
       return;
     }
     if (state.dense.size() < state.elements) state.dense = Buffer<float>(state.elements);
     state.buffers.dense = state.dense.host().first(state.elements);
     std::size_t to = 0;
     for (const Range& part : parts) {
-      std::memcpy(state.dense.data() + to, setup_.FlatOf(part), part.size() * sizeof(float));
+      std::memcpy(state.dense.data() + to, setup_.FlatOf(part, array), part.size() * sizeof(float));
       to += part.size();
     }
   }
