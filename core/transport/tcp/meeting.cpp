@@ -84,7 +84,7 @@ class Meeting {
     for (const std::string& address : addresses) addresses_.push_back(ParseTcpAddress(address));
   }
 
-  std::vector<Socket> Run(std::chrono::milliseconds deadline) {
+  std::vector<Socket> Run(std::chrono::milliseconds deadline, const std::stop_token& stop) {
     const auto expires = Clock::now() + deadline;
     for (int peer = 0; peer < ranks(); ++peer) {
       if (peer != rank_) Connect(peer);
@@ -93,6 +93,7 @@ class Meeting {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(expires - Clock::now());
       if (left.count() <= 0) ThrowLate(deadline);
+      if (stop.stop_requested()) SPARFUSE_THROW(kComm, "tcp: stopped before all ranks had connected");
       const bool any_lost = ThrowIfLost();
       Wait(static_cast<int>(std::min<std::int64_t>(left.count() + 1, any_lost ? 50 : 1000)));
     }
@@ -346,8 +347,8 @@ TcpAddress ParseTcpAddress(const std::string& text) {
 }
 
 std::vector<Socket> MeetRanks(Socket listener, std::span<const std::string> addresses, int rank,
-                              std::chrono::milliseconds deadline) {
-  return Meeting(std::move(listener), addresses, rank).Run(deadline);
+                              std::chrono::milliseconds deadline, const std::stop_token& stop) {
+  return Meeting(std::move(listener), addresses, rank).Run(deadline, stop);
 }
 
 }  // namespace sparfuse

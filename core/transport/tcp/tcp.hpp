@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 
 #include "core/transport/communicator.hpp"
@@ -31,7 +32,8 @@ class TcpListener {
 
  private:
   friend std::unique_ptr<Communicator> MakeTcpWorld(TcpListener, std::span<const std::string>, int,
-                                                    int, std::chrono::milliseconds);
+                                                    int, std::chrono::milliseconds,
+                                                    std::stop_token);
   Socket socket_;
   std::string address_;
 };
@@ -41,11 +43,12 @@ class TcpListener {
 //
 //   addresses  [ranks] of all listeners, by rank; the caller has exchanged them.
 //   rank       of this listener's owner.
+//   stop       ends the wait within a second; the others then take this rank for lost.
 //
 // Throws Error{kTimeout} past the deadline, naming the ranks that did not come and the addresses of
 // both sides. Throws Error{kComm}, with the same names, if there is no route to a rank, and soon
-// after a rank ends before it has connected. Throws Error{kConfig} for addresses that no
-// TcpListener made.
+// after a rank ends before it has connected, and after a stop. Throws Error{kConfig} for addresses
+// that no TcpListener made.
 //
 // A send is complete when the kernel has the message. Messages above 256 KiB wait in the sender's
 // memory until the receive is posted. If a rank dies, all pending requests of the others, with any
@@ -53,6 +56,7 @@ class TcpListener {
 // requests with that rank fail. Requests must not outlive their communicator.
 std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
-                                           int ranks_per_node, std::chrono::milliseconds deadline);
+                                           int ranks_per_node, std::chrono::milliseconds deadline,
+                                           std::stop_token stop = {});
 
 }  // namespace sparfuse

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
 #include "harness/python/parts/views.hpp"
 
@@ -15,12 +16,14 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-class PythonFeedback final : public FeedbackRule {
+class PythonFeedback final : public FeedbackRule, public HasMemory {
  public:
   PythonFeedback(const PartClass& part, KeptObject object, bool conserves)
       : part_(part), object_(std::move(object)), conserves_(conserves) {}
 
   bool conserves() const noexcept override { return conserves_; }
+
+  PartMemory Memory() const override { return part_.MemoryOf(object_); }
 
   void Compensate(std::string_view name, std::span<const float> gradient,
                   std::span<const float> residual, std::span<float> x) const override {

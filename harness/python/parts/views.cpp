@@ -52,8 +52,9 @@ py::tuple PlanView(const Plan& plan) {
 
 void RequireLetGo(const py::array& view, const char* what, const py::object& returned,
                   const PartCall& call) {
-  const bool same = returned.ptr() == view.ptr();
-  if (Py_REFCNT(view.ptr()) == (same ? 2 : 1)) return;
+  // What is returned may be the view, or a view of it: it is copied.
+  const bool refers = returned.is(view) || py::getattr(returned, "base", py::none()).is(view);
+  if (Py_REFCNT(view.ptr()) == (refers ? 2 : 1)) return;
   call.Returned(std::string("and kept ") + what +
                 ", whose memory is valid during the call only; keep " + what + ".copy()");
 }

@@ -60,7 +60,7 @@ def _written_method(given):
 def _with_folder(file, of):
     """Makes the paths of parts absolute; a method's file gives them relative to its folder."""
     folder = os.getcwd() if of == "method" else os.path.dirname(os.path.abspath(of))
-    for key in ("strategy", "planner", "sparsifier", "feedback", "collective", "payload_dense"):
+    for key in _found.KINDS:
         name = file.get(key)
         if isinstance(name, str) and name.startswith(_found.PREFIXES):
             prefix, _, rest = name.partition(":")

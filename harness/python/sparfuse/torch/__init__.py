@@ -109,7 +109,8 @@ def distribute(
         "seed": seed,
         **options,
     }
-    made = _start.start_rank(method, layout, group, given, refusal)
+    besides = {"nonfinite": nonfinite, "undo": undo}
+    made = _start.start_rank(method, layout, group, given, refusal, besides)
     _start.broadcast_state(model, group)
     distributed = DistributedModel(model, made, layout, nonfinite, undo)
     distributed.attach()
@@ -120,9 +121,7 @@ def distribute(
 
 
 def _refusal_of(model: Any, nonfinite: str) -> str:
-    if nonfinite not in ("raise", "propagate"):
-        return f'nonfinite = "{nonfinite}": expected "raise" or "propagate"'
-    refusal = _start.refusal_of_model(model)
+    refusal = _start.refusal_of_nonfinite(nonfinite) or _start.refusal_of_model(model)
     if refusal:
         return refusal
     if getattr(model, "_sparfuse", None) is not None:

@@ -36,14 +36,18 @@ class HookState:
         self._waiting: list[tuple[Any, Any]] = []
         self._given: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
         self._staged: list[torch.Tensor] = []
-        if nonfinite not in ("raise", "propagate"):
-            raise _core.ConfigError(f'nonfinite = "{nonfinite}": expected "raise" or "propagate"')
+        self._refusal = _start.refusal_of_nonfinite(nonfinite)
+        if model is None and self._refusal:
+            raise _core.ConfigError(self._refusal)
         if model is not None:
             inner = model.module if hasattr(model, "register_comm_hook") else model
             self._start(_start.trained(inner.named_parameters()))
 
     def _start(self, layout: list[tuple[str, torch.nn.Parameter]]) -> None:
-        made = _start.start_rank(self.method, layout, self.group, self.options)
+        besides = {"nonfinite": self.nonfinite}
+        made = _start.start_rank(
+            self.method, layout, self.group, self.options, self._refusal, besides
+        )
         self.rank = made._ranks
         self.places = {id(parameter): place for place, (_, parameter) in enumerate(layout)}
         smallest = min((parameter for _, parameter in layout), key=lambda p: p.numel())

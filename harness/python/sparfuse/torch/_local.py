@@ -13,6 +13,7 @@ from sparfuse.torch import _staging, _start, _state
 
 _OWN = ("every", "made", "anchors", "parameters", "outer")
 _KINDS = ("residuals", "velocities", "copies", "averages")
+_REMEMBERED = ("remembered", "parts")
 
 
 class Fragment:
@@ -106,6 +107,9 @@ class Round:
                 fragment.average()  # a rank has its state between exchanges
         parts = [_state.state_of(fragment) for fragment in self.fragments]
         state = dict(parts[0])
+        if len(parts) > 1:  # places of what is remembered are within a fragment
+            for kind in _REMEMBERED:
+                state[kind] = [part[kind] for part in parts]
         for kind in _KINDS:
             state[kind] = {}
             for part in parts:
@@ -171,6 +175,11 @@ class Round:
                 fragment.take()
             part = {key: value for key, value in one.items() if key not in _KINDS}
             part["steps"] = steps[number]
+            for kind in _REMEMBERED:
+                if isinstance(one.get(kind), list):
+                    part[kind] = one[kind][number]
+                elif len(names) > 1:
+                    part.pop(kind, None)  # an earlier version's, of the first fragment alone
             for kind in _KINDS:
                 part[kind] = {
                     store: {n: t for n, t in tensors.items() if n in fragment.names or len(names) == 1}
@@ -344,7 +353,37 @@ def _fragments_of(
     return parts
 
 
-def _refusal_of_dates(every: int, fragments: int, delay: int, mix: float) -> str:
+def _refusal_of_local_steps(model: Any, inner: Any, options: Mapping[str, Any]) -> str:
+    if "trigger" in options:
+        return (
+            f"trigger = {options['trigger']!r}: averages arrive at set steps here, so that all ranks may "
+            "save their state after the same step without asking each other; expected no trigger, or "
+            'sparfuse.Method("shadowsync", ..., trigger="idle")'
+        )
+    if getattr(model, "_sparfuse", None) is not None:
+        return "the model is distributed, so that its gradients are averaged in each step; detach it"
+    if getattr(model, "_sparfuse_rounds", None) is not None:
+        return "the model is in another sf.local_steps; expected one at a time"
+    if not hasattr(inner, "param_groups"):
+        return f"inner is a {type(inner).__name__}; expected the optimizer of the model's parameters"
+    return _start.refusal_of_model(model)
+
+
+def _count_of(fragments: Any) -> Any:
+    return len(fragments) if isinstance(fragments, Sequence) else fragments
+
+
+def _refusal_of_dates(every: Any, of: Any, delay: Any, mix: Any, inner_state: Any) -> str:
+    for name, value in {"every": every, "delay": delay}.items():
+        if not isinstance(value, int):
+            return f"{name} = {value!r}: expected a whole number"
+    if not isinstance(mix, (int, float)):
+        return f"mix = {mix!r}: expected a number in [0, 1]"
+    if inner_state not in ("keep", "reset", "average"):
+        return f'inner_state = {inner_state!r}: expected "keep", "reset" or "average"'
+    if not isinstance(of, int) and (isinstance(of, str) or not isinstance(of, Sequence)):
+        return f"fragments = {of!r}: expected a number, or lists of parameters' names"
+    fragments = _count_of(of)
     given = f"every = {every}, fragments = {fragments}, delay = {delay}"
     if every < 1 or fragments < 1 or every % fragments != 0:
         return f"{given}: expected every to be a multiple of fragments"
@@ -401,38 +440,22 @@ def local_steps(
 
     Exchanges have set steps: there is no trigger="idle", as sparfuse.Method has it.
     """
-    if "trigger" in options:
-        raise _core.ConfigError(
-            f"local_steps: trigger = {options['trigger']!r}: averages arrive at set steps here, so that "
-            "all ranks may save their state after the same step without asking each other; expected "
-            'no trigger, or sparfuse.Method("shadowsync", ..., trigger="idle")'
-        )
-    count = fragments if isinstance(fragments, int) else len(fragments)
-    dates = _refusal_of_dates(every, count, delay, mix)
-    if dates:
-        raise _core.ConfigError(f"local_steps: {dates}")
-    refusal = _start.refusal_of_model(model)
-    if getattr(model, "_sparfuse", None) is not None:
-        refusal = (
-            "the model is distributed, so that its gradients are averaged in each step; detach it"
-        )
-    layout = [] if refusal else _start.trained(model.named_parameters())
-    stepped = {id(p) for of in inner.param_groups for p in of["params"]}
-    if not refusal and not any(id(p) in stepped for _, p in layout):
-        refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
-    parts = [layout]
-    if not refusal and layout:
-        try:
-            parts = _fragments_of(layout, fragments)
-        except _core.ConfigError as raised:  # other ranks must not wait for this one
+    refusal, layout, parts = _refusal_of_local_steps(model, inner, options), [], [[]]
+    refusal = refusal or _refusal_of_dates(every, fragments, delay, mix, inner_state)
+    if not refusal:
+        layout = _start.trained(model.named_parameters())
+        parts = [layout]
+        try:  # other ranks must not wait for this one
+            parts = _fragments_of(layout, fragments) if layout else parts
+        except _core.ConfigError as raised:
             refusal = str(raised)
-    if inner_state not in ("keep", "reset", "average"):
-        refusal = refusal or (
-            f'inner_state = {inner_state!r}: expected "keep", "reset" or "average"'
-        )
+        stepped = {id(p) for of in inner.param_groups for p in of["params"]}
+        if not any(id(p) in stepped for _, p in layout):
+            refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
+    refusal = refusal and f"local_steps: {refusal}"
     windows = {
         "every": every,
-        "fragments": count,
+        "fragments": _count_of(fragments),
         "delay": delay,
         "mix": mix,
         "inner_state": inner_state,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy
 import torch
 
 from sparfuse import _core
@@ -39,7 +40,46 @@ def state_of(model: _Keeps) -> dict[str, Any]:
             for store, tensors in found[kind].items()
         }
     state["remembered"] = {place: torch.from_numpy(a) for place, a in found["remembered"].items()}
+    state["parts"] = {kind: _saved(memory, kind) for kind, memory in found["parts"].items()}
     return state
+
+
+def _saved(value: Any, of: str, place: str = "") -> Any:
+    """What a class in Python remembers, in types that torch.load(weights_only=True) reads."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, (str, int)):
+                raise _core.ConfigError(
+                    f"{of}: state_dict() returned a dict{place} with the key {key!r}; expected a str"
+                )
+        return {key: _saved(one, of, f"{place}[{key!r}]") for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        saved = [_saved(one, of, f"{place}[{at}]") for at, one in enumerate(value)]
+        return saved if isinstance(value, list) else tuple(saved)
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
+        try:
+            return torch.from_numpy(numpy.asarray(value))
+        except (TypeError, ValueError):  # another dtype, or another byte order
+            kind = f"array of {value.dtype.str}"
+    elif value is None or type(value) in (bool, int, float, str, bytes):
+        return value
+    else:
+        kind = type(value).__name__
+    raise _core.ConfigError(
+        f"{of}: state_dict() returned a dict with {place}, of type {kind}; expected numbers, strings and "
+        "NumPy arrays of numbers, and dicts, lists and tuples of these"
+    )
+
+
+def _restored(value: Any) -> Any:
+    """What _saved got."""
+    if isinstance(value, Mapping):
+        return {key: _restored(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_restored, value))
+    if isinstance(value, torch.Tensor):
+        return value.numpy() if value.dim() else value.numpy()[()]  # a number keeps its dtype
+    return value
 
 
 def load_state(model: _Keeps, state: Any, change: str) -> None:
@@ -94,6 +134,7 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
     }
     remembered = chosen.get("remembered", {})  # which states of earlier versions lack
     arrays["remembered"] = {place: numbers.tolist() for place, numbers in remembered.items()}
+    arrays["parts"] = _restored(chosen.get("parts", {}))
     model.rank.load_state(arrays, chosen["steps"])
 
 
@@ -113,7 +154,7 @@ def _require_names(tensors: Mapping[str, Any], model: _Keeps) -> None:
 
 
 def _mean(states: list[Mapping[str, Any]], drop: bool) -> dict[str, Any]:
-    mean: dict[str, Any] = {"steps": states[0]["steps"]}
+    mean: dict[str, Any] = {"steps": states[0]["steps"], "parts": None}  # which begin anew
     for kind in _KINDS:
         mean[kind] = {}
         if drop or kind == "averages":  # of as many ranks as there were: they begin anew
