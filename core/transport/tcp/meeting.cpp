@@ -121,9 +121,10 @@ class Meeting {
     SPARFUSE_THROW(kComm,
                    "tcp: rank " + std::to_string(rank_) + " at " + AddressOf(rank_).host.host() +
                        " does not reach rank " + std::to_string(peer) + " at " +
-                       AddressOf(peer).host.Text() + " (" + ErrorText(error) +
-                       "); expected a network that both ranks share: GLOO_SOCKET_IFNAME names "
-                       "the interface of a rank");
+                       AddressOf(peer).host.Text() + " (" + ErrorText(error) + "); " +
+                       (error == ECONNREFUSED ? "it has ended, or else e" : "e") +
+                       "xpected a network that both ranks share: GLOO_SOCKET_IFNAME names the "
+                       "interface of a rank");
   }
 
   // Throws if a rank is lost for good. Returns whether one seems to be.

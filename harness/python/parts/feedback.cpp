@@ -1,8 +1,6 @@
 // Keeps the residual by a class that is written in Python.
 #include <pybind11/numpy.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -35,7 +33,6 @@ class PythonFeedback final : public FeedbackRule, public HasMemory {
       RequireLetGo(g, "g", returned, call);
       RequireLetGo(r, "r", returned, call);
     });
-    RequireFinite(x, call);
   }
 
   void Keep(std::string_view name, std::span<const float> x, std::span<const std::uint32_t> indices,
@@ -54,18 +51,11 @@ class PythonFeedback final : public FeedbackRule, public HasMemory {
       }
       std::memcpy(residual.data(), r.data(), residual.size_bytes());
     });
-    RequireFinite(residual, call);
+    RequireFiniteOf(residual, call);
   }
 
  private:
   static py::str Name(std::string_view name) { return {name.data(), name.size()}; }
-
-  static void RequireFinite(std::span<const float> values, const PartCall& call) {
-    const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
-    if (bad == values.end()) return;
-    call.Returned("element " + std::to_string(bad - values.begin()) + " = " + std::to_string(*bad) +
-                  "; expected finite numbers");
-  }
 
   const PartClass& part_;
   KeptObject object_;

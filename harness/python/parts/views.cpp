@@ -2,6 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -75,6 +77,14 @@ void ReadFloatsOf(const py::object& returned, std::span<float> to, const PartCal
   }
   const py::array plain = Plain(values);
   std::memcpy(to.data(), plain.data(), to.size_bytes());
+  RequireFiniteOf(to, call);
+}
+
+void RequireFiniteOf(std::span<const float> values, const PartCall& call) {
+  const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+  if (bad == values.end()) return;
+  call.Returned("element " + std::to_string(bad - values.begin()) + " = " + std::to_string(*bad) +
+                "; expected finite numbers");
 }
 
 }  // namespace sparfuse::python

@@ -28,6 +28,10 @@ def _method_files():
 
 def _method_file(name):
     """The content of a method's file, from the method's name, a path NAME.toml or a dict of its keys."""
+    if not isinstance(name, (str, Mapping)):
+        raise TypeError(
+            f"method = {name!r}: expected a name, the path of a NAME.toml, or a dict of its keys"
+        )
     if isinstance(name, Mapping) or name.endswith(".toml"):
         return _written_method(name)
     files = _method_files()

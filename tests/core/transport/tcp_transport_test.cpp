@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -116,7 +117,19 @@ TEST(TcpTransport, RankThatDoesNotComeIsNamedWithBothAddresses) {
     (void)MakeTcpWorld(std::move(listeners[1]), std::span(addresses).first(2), 1, 1, kDeadline);
   });
   EXPECT_SAYS(gone, "comm: tcp: rank 1 at 127.0.0.1 does not reach rank 0 at 127.0.0.1:" +
-                        std::to_string(PortOf(addresses[0])) + " (Connection refused)");
+                        std::to_string(PortOf(addresses[0])) + " (Connection refused); it has ended");
+}
+
+TEST(TcpTransport, WaitForRanksIsStopped) {
+  std::vector<TcpListener> listeners(2);
+  const std::vector<std::string> addresses = {listeners[0].address(), listeners[1].address()};
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_SAYS(FailureOf([&] {
+                (void)MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline,
+                                   stop.get_token());
+              }),
+              "comm: tcp: stopped before all ranks had connected");
 }
 
 TEST(TcpTransport, RankThatEndsBeforeItConnectsIsNamedBeforeTheDeadline) {

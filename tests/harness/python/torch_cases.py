@@ -593,6 +593,14 @@ def state_resumes_bit_for_bit():
             mean = sum(s["residuals"][store][name].double() for s in doubled) / len(doubled)
             assert torch.equal(tensor, mean.float())
     raises(sparfuse.ConfigError, "it lacks rank", lambda: sf.load_state_dict(other, doubled[:-1]))
+    one = saved["sparfuse"]
+    as_arrays = {k: {n: t.numpy() for n, t in v.items()} for k, v in one["residuals"].items()}
+    for text, wrong in {
+        "state is an empty list": [],
+        "state has steps = 'many'; expected a whole number": {**one, "steps": "many"},
+        "is a ndarray; expected a tensor": {**one, "residuals": as_arrays},
+    }.items():
+        raises(sparfuse.ConfigError, text, lambda wrong=wrong: sf.load_state_dict(other, wrong))
     sf.detach(whole), sf.detach(other)
 
 
@@ -1442,13 +1450,15 @@ def refusals_at_the_start():
         "TypeError: density = 'much': expected a number": {"density": "much"},
         "threads = 0: expected 1 to 1024": {"threads": 0},
         'nonfinite = "no": expected "raise"': {"nonfinite": "no"},
+        "undo = 'no': expected True or False": {"undo": "no"},
+        "TypeError: method = 5: expected a name, the path": {"method": 5},
         ".*RuntimeError: no object here": {"sparsifier": write_parts(BAD_PARTS)("Constructor")},
     }.items():
         given = wrong if rank == 1 else {}
         raises(
             sparfuse.ConfigError,
             f"rank 1: {text}",
-            lambda given=given: sf.distribute(mlp(), "wfbp", **given),
+            lambda given=given: sf.distribute(mlp(), **{"method": "wfbp", **given}),
         )
     for name, wrong in {"nonfinite": "propagate", "undo": False}.items():
         given = {name: wrong} if rank == 1 else {}
@@ -1485,6 +1495,22 @@ def methods_files_that_differ():
             lambda: sf.distribute(mlp(), "mine.toml"),
         )
         os.chdir(here)
+
+
+class Scattered(torch.autograd.Function):
+    """Has a DTensor as its gradient."""
+
+    @staticmethod
+    def forward(_context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(_context, gradient):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        return distribute_tensor(gradient, mesh, [Replicate()])
 
 
 @case
@@ -1534,6 +1560,13 @@ def refusals_of_a_step():
         nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 2)), "wfbp", threads=1
     )
     raises(sparfuse.ConfigError, "sparse=False", lambda: model(torch.arange(3)).sum().backward())
+    sf.detach(model)
+    model = made()
+    scattered = Scattered.apply(model[0].weight)
+    hidden = F.linear(inputs, scattered, model[0].bias)
+    loss = F.cross_entropy(model[1:](hidden), targets)
+    text = '"0.weight" is a DTensor, which has no memory of its own; .*full_tensor'
+    raises(sparfuse.ConfigError, text, loss.backward)
     sf.detach(model)
     model = made()
     raises(
@@ -1711,7 +1744,7 @@ def interrupt_while_ranks_connect():
 
     sf._start._MethodOfRank = connect_then
     try:
-        raises(sparfuse.Error, "rank 0 at .* is lost before it has connected", made)
+        raises(sparfuse.Error, r"not reach rank 0 at .*\(Connection refused\); it has ended", made)
     finally:
         sf._start._MethodOfRank = connect
 

@@ -97,7 +97,7 @@ def distribute(
     >>> sf.detach(model)
     >>> torch.distributed.destroy_process_group()
     """
-    refusal = _refusal_of(model, nonfinite)
+    refusal = _refusal_of(model, nonfinite, undo)
     layout = [] if refusal else _start.trained(model.named_parameters())
     given = {
         "density": density,
@@ -120,7 +120,9 @@ def distribute(
     return model
 
 
-def _refusal_of(model: Any, nonfinite: str) -> str:
+def _refusal_of(model: Any, nonfinite: Any, undo: Any) -> str:
+    if not isinstance(undo, bool):
+        return f"undo = {undo!r}: expected True or False"
     refusal = _start.refusal_of_nonfinite(nonfinite) or _start.refusal_of_model(model)
     if refusal:
         return refusal

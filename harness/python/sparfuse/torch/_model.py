@@ -177,7 +177,8 @@ class DistributedModel:
 
     def _announce(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
         self._grads[index] = grad
-        if grad.dtype is torch.float32 and grad.is_contiguous() and not grad.requires_grad:
+        plain = type(grad) is torch.Tensor and grad.dtype is torch.float32
+        if plain and grad.is_contiguous() and not grad.requires_grad:
             self.rank.announce(index, grad.data_ptr(), grad.numel())
         else:
             self._announce_otherwise(index, parameter, grad)
@@ -192,6 +193,11 @@ class DistributedModel:
 
     def _refusal_of(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> str:
         name = self.names[index]
+        if grad.device.type == "cpu" and grad.layout is torch.strided and grad.data_ptr() == 0:
+            return (
+                f'the gradient of "{name}" is a {type(grad).__name__}, which has no memory of its own; '
+                "expected a plain tensor: write gradient.full_tensor() where it is made"
+            )
         if grad.layout is not torch.strided:
             return (
                 f'the gradient of "{name}" is sparse ({grad.layout}); write '

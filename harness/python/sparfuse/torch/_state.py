@@ -91,6 +91,8 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
             f"state is a {type(state).__name__}; expected a result of state_dict(), or a list of those"
         )
     states = [state] if isinstance(state, Mapping) else list(state)
+    if not states:
+        raise _core.ConfigError("state is an empty list; expected results of state_dict()")
     for one in states:
         if not isinstance(one, Mapping):
             raise _core.ConfigError(
@@ -106,11 +108,14 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
                 f'state is of method "{one["method"]}", the model of "{model.method.name}"; '
                 "expected the same"
             )
+        for key in ("rank", "world_size", "steps"):
+            if not isinstance(one[key], int):
+                raise _core.ConfigError(f"state has {key} = {one[key]!r}; expected a whole number")
         for kind in _KINDS:
             for tensors in one.get(kind, {}).values():
                 _require_names(tensors, model)
     by_rank = {one["rank"]: one for one in states}
-    then = states[0]["world_size"] if states else 0
+    then = states[0]["world_size"]
     if then == world_size:
         if rank not in by_rank:
             raise _core.ConfigError(
@@ -119,7 +124,7 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
         chosen = by_rank[rank]
     else:
         missing = [r for r in range(then) if r not in by_rank]
-        if missing or not states:
+        if missing:
             raise _core.ConfigError(
                 f"state is of {then} ranks, now there are {world_size}, and it lacks rank "
                 f"{', '.join(map(str, missing))}; expected a list of all {then}"
@@ -127,7 +132,7 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
         chosen = _mean([by_rank[r] for r in range(then)], drop=change == "reset")
     arrays = {
         kind: {
-            store: {name: tensor.numpy() for name, tensor in tensors.items()}
+            store: {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
             for store, tensors in chosen.get(kind, {}).items()
         }
         for kind in _KINDS
@@ -143,6 +148,10 @@ def _require_names(tensors: Mapping[str, Any], model: _Keeps) -> None:
         if name not in tensors:
             raise _core.ConfigError(
                 f'the state of "{name}" is missing: expected an entry for each tensor of the model'
+            )
+        if not isinstance(tensors[name], torch.Tensor):
+            raise _core.ConfigError(
+                f'the state of "{name}" is a {type(tensors[name]).__name__}; expected a tensor'
             )
     known = set(model.names)
     for name in tensors:
