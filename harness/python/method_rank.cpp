@@ -67,7 +67,8 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
   const int ranks_per_node = config.topology.ranks_per_node;
   all_.resize(addresses.size());
   const auto connect = [&](const std::stop_token& stop) {
-    return MakeTcpWorld(std::move(listener), addresses, rank, ranks_per_node, deadline, stop);
+    return MakeTcpWorld(std::move(listener), addresses, rank, ranks_per_node, deadline,
+                        {stop, has_failed_});
   };
   loop_ = WhileWaiting(while_waiting_, [&](const std::stop_token& stop) {
     return std::make_unique<ProgressLoop>([&] { return connect(stop); }, deadline);
@@ -124,7 +125,9 @@ void MethodRank::RequireUsable() const {
 template <class Run>
 auto MethodRank::OrFail(const Run& run) {
   RequireUsable();
-  const auto fail = [this](const std::string& what) {
+  const auto fail = [this](const std::string& what, bool late = false) {
+    // Who finds out that another rank is late does not know which one is to blame.
+    *has_failed_ = !late;
     failed_ = "step " + std::to_string(steps_) + " failed, and the residuals are lost: " +
               "call sparfuse.torch.detach and distribute again, and load a state (" + what + ")";
     in_step_ = false;
@@ -133,7 +136,7 @@ auto MethodRank::OrFail(const Run& run) {
   try {
     return run();
   } catch (const Error& error) {
-    fail(error.what());
+    fail(error.what(), error.kind() == FailureKind::kTimeout);
     if (error.kind() == FailureKind::kTimeout)
       answers_until_ = std::chrono::steady_clock::now() + grace_;
     throw ErrorOfRanks(error);

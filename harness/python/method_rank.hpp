@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -117,6 +118,7 @@ class MethodRank {
   StepRecord record_;
   std::uint64_t steps_ = 0;
   std::string failed_;
+  const std::shared_ptr<std::atomic<bool>> has_failed_ = std::make_shared<std::atomic<bool>>(false);
   // Until when this rank answers after a deadline has passed: others that find out later must not
   // take it for the one that is lost.
   std::chrono::steady_clock::time_point answers_until_{};
