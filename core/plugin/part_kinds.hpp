@@ -24,8 +24,8 @@ inline constexpr const char* kKindOf<FeedbackDescriptor> = "feedback";
 template <>
 inline constexpr const char* kKindOf<QuantizerDescriptor> = "quantizer";
 
-// The part that was found under `key`, or what `find` returns, which lives as long as the program. A
-// caller excludes others until it returns.
+// The part that was found under `key`, or what `find` returns, which lives as long as the program.
+// A caller excludes others until it returns.
 template <class Descriptor, class Key, class Find>
 const Descriptor& FindOnce(const Key& key, const Find& find) {
   static std::map<Key, const Descriptor*> found;

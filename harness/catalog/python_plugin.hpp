@@ -16,15 +16,14 @@
 
 namespace sparfuse::harness {
 
-// Makes a part of one kind from a class; it lives as long as the program. Throws Error{kConfig} naming
-// file, class and what was expected.
+// Makes a part of one kind from a class; it lives as long as the program. Throws Error{kConfig}
+// naming file, class and what was expected.
 template <class Descriptor>
 using MakePart = const Descriptor& (*)(PartSource source);
 // Of every kind but sparsifiers.
-using MakeParts =
-    std::tuple<MakePart<PlannerDescriptor>, MakePart<StrategyDescriptor>,
-               MakePart<FeedbackDescriptor>, MakePart<CollectiveDescriptor>,
-               MakePart<QuantizerDescriptor>>;
+using MakeParts = std::tuple<MakePart<PlannerDescriptor>, MakePart<StrategyDescriptor>,
+                             MakePart<FeedbackDescriptor>, MakePart<CollectiveDescriptor>,
+                             MakePart<QuantizerDescriptor>>;
 
 // Each starts Python in this process, once, and throws as MakePart does.
 struct PythonPlugin {

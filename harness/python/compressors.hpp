@@ -53,8 +53,8 @@ struct TensorStep {
 };
 using StepsByTensor = std::map<std::string, TensorStep>;
 
-// {name: (shape, next step)}, or (shape, next step, numbers) where numbers are remembered. Both need
-// the GIL; reading throws TypeError and Error{kConfig}.
+// {name: (shape, next step)}, or (shape, next step, numbers) where numbers are remembered. Both
+// need the GIL; reading throws TypeError and Error{kConfig}.
 pybind11::dict StepsToPython(const StepsByTensor& steps);
 StepsByTensor ReadSteps(pybind11::handle given);
 

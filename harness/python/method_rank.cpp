@@ -28,8 +28,8 @@ void Scale(ThreadPool& pool, std::span<const float> from, float factor, float* t
   });
 }
 
-// Runs make(stop) on another thread, and meanwhile `look`, several times a second. If `look` throws, it
-// asks `make` to stop.
+// Runs make(stop) on another thread, and meanwhile `look`, several times a second. If `look`
+// throws, it asks `make` to stop.
 template <class Make>
 auto WhileWaiting(const std::function<void()>& look, const Make& make) {
   std::stop_source stop;

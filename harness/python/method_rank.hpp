@@ -65,8 +65,8 @@ class MethodRank {
   // zeros, and the step does not count.
   void Announce(std::size_t tensor, std::span<float> gradient);
   // What was not announced has no gradient in this step, zeros. refusal: why this rank cannot use
-  // the step, which then does not count on any rank; empty: it can. alike: a number that must be the
-  // same on all ranks, else the step is refused, too.
+  // the step, which then does not count on any rank; empty: it can. alike: a number that must be
+  // the same on all ranks, else the step is refused, too.
   void EndBackward(const std::string& refusal, std::uint32_t alike = 0);
   // Waits for the averages. Where the step does not count, what it left to the next one is undone.
   StepVerdict Finish();

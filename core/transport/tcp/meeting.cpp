@@ -93,7 +93,8 @@ class Meeting {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(expires - Clock::now());
       if (left.count() <= 0) ThrowLate(deadline);
-      if (stop.stop_requested()) SPARFUSE_THROW(kComm, "tcp: stopped before all ranks had connected");
+      if (stop.stop_requested())
+        SPARFUSE_THROW(kComm, "tcp: stopped before all ranks had connected");
       const bool any_lost = ThrowIfLost();
       Wait(static_cast<int>(std::min<std::int64_t>(left.count() + 1, any_lost ? 50 : 1000)));
     }

@@ -35,10 +35,7 @@ constexpr std::uint32_t kWakeEvent = ~0U;
 
 TcpSession::TcpSession(std::vector<Socket> connections, int rank,
                        std::shared_ptr<const std::atomic<bool>> failed)
-    : rank_(rank),
-      peers_(connections.size()),
-      failed_(std::move(failed)),
-      staging_(kStagingBytes) {
+    : rank_(rank), peers_(connections.size()), failed_(std::move(failed)), staging_(kStagingBytes) {
   epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_) SPARFUSE_THROW(kComm, "epoll: " + ErrorText(errno));

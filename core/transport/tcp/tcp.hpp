@@ -18,8 +18,8 @@ namespace sparfuse {
 struct TcpSignals {
   // Ends the wait for the other ranks within a second; they then take this rank for lost.
   std::stop_token stop = {};
-  // Whether this rank ends because of a failure. Others then fail with the rank that is to blame: one
-  // that this rank lost, else this rank. Null: it does not.
+  // Whether this rank ends because of a failure. Others then fail with the rank that is to blame:
+  // one that this rank lost, else this rank. Null: it does not.
   std::shared_ptr<const std::atomic<bool>> failed = {};
 };
 
@@ -42,8 +42,7 @@ class TcpListener {
 
  private:
   friend std::unique_ptr<Communicator> MakeTcpWorld(TcpListener, std::span<const std::string>, int,
-                                                    int, std::chrono::milliseconds,
-                                                    TcpSignals);
+                                                    int, std::chrono::milliseconds, TcpSignals);
   Socket socket_;
   std::string address_;
 };
@@ -62,7 +61,8 @@ class TcpListener {
 // A send is complete when the kernel has the message. Messages above 256 KiB wait in the sender's
 // memory until the receive is posted. If a rank dies, all pending requests of the others, with any
 // rank, fail with Error{kComm} "rank R is lost". If a rank destroys its communicators, only
-// requests with that rank fail, unless it says that it has failed. Requests must not outlive their communicator.
+// requests with that rank fail, unless it says that it has failed. Requests must not outlive their
+// communicator.
 std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
                                            int ranks_per_node, std::chrono::milliseconds deadline,

@@ -134,9 +134,7 @@ class ErrorFeedback : public MadeByInit {
       tensors.emplace(name, std::move(tensor));
     }
     std::visit(
-        [&](auto& made) {
-          LoadState(made, mutex_, state, [&] { tensors_ = std::move(tensors); });
-        },
+        [&](auto& made) { LoadState(made, mutex_, state, [&] { tensors_ = std::move(tensors); }); },
         compressor_);
   }
 

@@ -83,9 +83,9 @@ class BoundRank : public MadeByInit {
     TcpListener taken = listener.Take();
     const GilReleased no_gil;
     try {
-      rank_ =
-          std::make_unique<MethodRank>(std::move(config), std::move(taken), std::move(addresses),
-                                       rank, threads, deadline, verify, &LookAtSignals, Remembering());
+      rank_ = std::make_unique<MethodRank>(std::move(config), std::move(taken),
+                                           std::move(addresses), rank, threads, deadline, verify,
+                                           &LookAtSignals, Remembering());
     } catch (const Error& error) {
       throw ErrorOfRanks(error);
     }

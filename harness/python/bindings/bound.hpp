@@ -45,11 +45,11 @@ auto CompressOne(Object& self, const pybind11::object& g,
              .Release();
 }
 
-// Saves what a compressor keeps in a dict, as "steps" and, of a class in Python, "parts". `also` runs
-// while nothing changes. Needs the GIL.
+// Saves what a compressor keeps in a dict, as "steps" and, of a class in Python, "parts". `also`
+// runs while nothing changes. Needs the GIL.
 template <class Compressor, class Also = void (*)()>
-void SaveState(Compressor& compressor, ObjectMutex& mutex, pybind11::dict& state,
-               const Also& also = [] {}) {
+void SaveState(
+    Compressor& compressor, ObjectMutex& mutex, pybind11::dict& state, const Also& also = [] {}) {
   const std::vector<PartMemory> memories = compressor.Memories();
   StepsByTensor steps;
   {
@@ -63,15 +63,17 @@ void SaveState(Compressor& compressor, ObjectMutex& mutex, pybind11::dict& state
   state["steps"] = StepsToPython(steps);
 }
 
-// Goes on from what SaveState saved, or throws what TensorSteps and LoadMemories do. `also` runs then.
+// Goes on from what SaveState saved, or throws what TensorSteps and LoadMemories do. `also` runs
+// then.
 template <class Compressor, class Also = void (*)()>
-void LoadState(Compressor& compressor, ObjectMutex& mutex, const pybind11::object& state,
-               const Also& also = [] {}) {
+void LoadState(
+    Compressor& compressor, ObjectMutex& mutex, const pybind11::object& state,
+    const Also& also = [] {}) {
   const StepsByTensor steps = ReadSteps(StateOf(state, "steps"));
   const auto given = state.cast<pybind11::dict>();
   // States of earlier versions have no parts.
-  const auto parts = given.contains("parts") ? given["parts"].template cast<pybind11::dict>()
-                                             : pybind11::dict();
+  const auto parts =
+      given.contains("parts") ? given["parts"].template cast<pybind11::dict>() : pybind11::dict();
   const std::vector<PartMemory> memories = compressor.Memories();
   const GilReleased no_gil;
   const std::lock_guard lock(mutex);

@@ -23,10 +23,11 @@ py::object DeepCopy(const py::object& state) {
 
 bool KeepsMemory(const py::object& of, const std::string& who) {
   const bool saves = HasMethod(of, "state_dict"), loads = HasMethod(of, "load_state_dict");
-  SPARFUSE_REQUIRE(saves == loads,
-                   who + ": the class has " + (saves ? "state_dict" : "load_state_dict") +
-                       " alone; expected both state_dict(self) and load_state_dict(self, state), or "
-                       "neither");
+  SPARFUSE_REQUIRE(
+      saves == loads,
+      who + ": the class has " + (saves ? "state_dict" : "load_state_dict") +
+          " alone; expected both state_dict(self) and load_state_dict(self, state), or "
+          "neither");
   return saves;
 }
 
@@ -56,7 +57,8 @@ py::object PartMemory::Save() const {
 }
 
 void PartMemory::Load(const py::object& state) const {
-  Do("load_state_dict(state)", [&] { CallPython(object_->attr("load_state_dict"), DeepCopy(state)); });
+  Do("load_state_dict(state)",
+     [&] { CallPython(object_->attr("load_state_dict"), DeepCopy(state)); });
 }
 
 py::dict SaveMemories(const std::vector<PartMemory>& memories) {
@@ -71,18 +73,21 @@ void LoadMemories(const std::vector<PartMemory>& memories, const py::dict& state
   for (const PartMemory& memory : memories) {
     const char* const kind = memory.kind().c_str();
     SPARFUSE_REQUIRE(memory.kept() || !left.contains(kind),
-                     memory.who() + ": the state has what it remembered, but the class has no "
-                                    "load_state_dict(self, state); expected the class that saved it");
+                     memory.who() +
+                         ": the state has what it remembered, but the class has no "
+                         "load_state_dict(self, state); expected the class that saved it");
     if (!memory.kept()) continue;
     SPARFUSE_REQUIRE(left.contains(kind),
-                     memory.who() + ": the state has nothing that it remembered; expected one that "
-                                    "was saved when the class had state_dict(self)");
+                     memory.who() +
+                         ": the state has nothing that it remembered; expected one that "
+                         "was saved when the class had state_dict(self)");
     left.attr("pop")(kind);
   }
   for (const auto& [kind, state] : left) {
-    SPARFUSE_THROW(kConfig, "the state has what a " + py::cast<std::string>(py::str(kind)) +
-                                " in Python remembered, and the method has none; expected a state of "
-                                "the same parts");
+    SPARFUSE_THROW(kConfig,
+                   "the state has what a " + py::cast<std::string>(py::str(kind)) +
+                       " in Python remembered, and the method has none; expected a state of "
+                       "the same parts");
   }
   for (const PartMemory& memory : memories)
     if (memory.kept()) memory.Load(states[memory.kind().c_str()]);

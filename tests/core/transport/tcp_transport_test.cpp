@@ -119,7 +119,8 @@ TEST(TcpTransport, RankThatDoesNotComeIsNamedWithBothAddresses) {
     (void)MakeTcpWorld(std::move(listeners[1]), std::span(addresses).first(2), 1, 1, kDeadline);
   });
   EXPECT_SAYS(gone, "comm: tcp: rank 1 at 127.0.0.1 does not reach rank 0 at 127.0.0.1:" +
-                        std::to_string(PortOf(addresses[0])) + " (Connection refused); it has ended");
+                        std::to_string(PortOf(addresses[0])) +
+                        " (Connection refused); it has ended");
 }
 
 TEST(TcpTransport, WaitForRanksIsStopped) {
