@@ -850,6 +850,33 @@ def comm_hook_of_ddp():
 
 
 @case
+def comm_hook_resumes_bit_for_bit():
+    all_batches = batches("mlp", dist.get_rank(), 6)
+
+    def started():
+        torch.manual_seed(0)
+        ddp = nn.parallel.DistributedDataParallel(mlp())
+        options = {"density": 0.05, "threads": 1, "sparsifier": "sidco"}
+        state, hook = sf.comm_hook("wfbp", ddp, **options)
+        ddp.register_comm_hook(state, hook)
+        return ddp, state
+
+    whole, state = started()
+    train(whole, all_batches[:3])
+    saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(state)})
+    train(whole, all_batches[3:])
+    other, state = started()
+    other.load_state_dict(saved["model"])
+    sf.load_state_dict(state, saved["sparfuse"])
+    train(other, all_batches[3:])
+    for a, b in zip(whole.parameters(), other.parameters()):
+        assert torch.equal(a, b)
+    raises(sparfuse.ConfigError, "the first result of sf.comm_hook", lambda: sf.state_dict(other))
+    state, _ = sf.comm_hook("wfbp")
+    raises(sparfuse.ConfigError, "the hook has no method yet", lambda: sf.state_dict(state))
+
+
+@case
 def comm_hook_that_gets_a_wrong_gradient():
     batch = batches("mlp", dist.get_rank(), 1)[0]
     last = dist.get_rank() == dist.get_world_size() - 1

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from sparfuse import _core
 from sparfuse.torch import _start, _state
 from sparfuse.torch._advise import Advice, advise_for
-from sparfuse.torch._hook import comm_hook
+from sparfuse.torch._hook import HookState, comm_hook
 from sparfuse.torch._local import Round, local_steps
 from sparfuse.torch._model import DistributedModel, is_average
 from sparfuse.torch._replicas import compress
@@ -161,7 +161,7 @@ def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
     return found
 
 
-def _rounds_of(model: torch.nn.Module | None) -> Round | None:
+def _rounds_of(model: Any) -> Round | None:
     """Of a model within local_steps."""
     return getattr(model, "_sparfuse_rounds", None)
 
@@ -315,17 +315,32 @@ def advise(
     return advise_for(model, example_inputs, link, world_size, loss, methods, density, repeats)
 
 
-def state_dict(model: torch.nn.Module | None = None) -> dict[str, Any]:
+def _keeper_of(model: Any, what: str) -> Any:
+    """What keeps the state of a distributed model, or of a hook."""
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise _core.ConfigError(
+            f"{what}: the model is in DistributedDataParallel, whose hook has the state; expected the "
+            "first result of sf.comm_hook: state, hook = sf.comm_hook(method, ddp)"
+        )
+    if not isinstance(model, HookState):
+        return _of(model, what)
+    model.require_start()
+    return model
+
+
+def state_dict(model: torch.nn.Module | HookState | None = None) -> dict[str, Any]:
     """The state that this rank keeps between steps, such as residuals: tensors and numbers only.
+
+    model  a distributed model, or the state that comm_hook returned
 
     Save each rank's state beside the model and the optimizer; torch.load(weights_only=True) reads it.
     """
     rounds = _rounds_of(model)
-    return rounds.state() if rounds else _state.state_of(_of(model, "state_dict"))
+    return rounds.state() if rounds else _state.state_of(_keeper_of(model, "state_dict"))
 
 
 def load_state_dict(
-    model: torch.nn.Module | None,
+    model: torch.nn.Module | HookState | None,
     state: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     change: str = "mean",
@@ -340,7 +355,7 @@ def load_state_dict(
     if rounds:
         rounds.load(state)
     else:
-        _state.load_state(_of(model, "load_state_dict"), state, change)
+        _state.load_state(_keeper_of(model, "load_state_dict"), state, change)
 
 
 @atexit.register
