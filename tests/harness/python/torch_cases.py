@@ -687,6 +687,20 @@ class Scaled(Remembers):
 class Generator(Remembers):
     def state_dict(self): return {"of": {"random": numpy.random.default_rng()}}
     def select(self, g, k): return numpy.arange(k)
+class Odd:  # values of each kind, which come back as they were
+    def __init__(self):
+        self.kept = {"strided": numpy.arange(6).reshape(2, 3)[:, ::-1], "number": numpy.float32(0.1),
+                     "nested": (1, [2.5, None, True, "x", b"y"]), "large": 2**100, "none": numpy.zeros(0),
+                     "words": {3: numpy.full(2, 2**64 - 1, numpy.uint64)}, "complex": numpy.array([1 + 2j])}
+    def select(self, g, k): return numpy.arange(k)
+    def state_dict(self): return self.kept
+    def load_state_dict(self, state):
+        state, self.kept = self.kept, state
+        for key in ("strided", "number", "none", "complex"):
+            assert type(self.kept[key]) is type(state[key]) and self.kept[key].dtype == state[key].dtype, key
+            numpy.testing.assert_array_equal(self.kept[key], state[key])
+        numpy.testing.assert_array_equal(self.kept["words"][3], state["words"][3])
+        assert self.kept["nested"] == state["nested"] and self.kept["large"] == 2**100
 class Half:
     def select(self, g, k): return numpy.arange(k)
     def load_state_dict(self, state): pass
@@ -742,6 +756,12 @@ def parts_in_python_resume_bit_for_bit():
         for kind, memory in sf.state_dict(other)["parts"].items():
             assert memory["count"] == 0 and memory["seen"] == {}, (kind, memory)
         sf.detach(whole), sf.detach(other)
+    model = made(sparsifier=part("Odd"))
+    file = io.BytesIO()
+    torch.save(sf.state_dict(model), file)
+    file.seek(0)
+    sf.load_state_dict(model, torch.load(file, weights_only=True))
+    sf.detach(model)
     model = made(method="wfbp")
     text = "what a quantizer in Python remembered, and the method has none"
     wrong = {**saved["sparfuse"], **{k: v for k, v in sf.state_dict(model).items() if k != "parts"}}
