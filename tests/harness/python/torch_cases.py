@@ -1092,6 +1092,39 @@ def streams(every, fragments, delay, mix, named=None):
 
 
 @case
+def local_steps_of_copies_and_of_other_parameters():
+    def within(model, inner):
+        return sf.local_steps(model, inner, every=2, method="dense", threads=1)
+
+    def replace(model):
+        model[4].bias = nn.Parameter(torch.zeros(10))
+
+    model = mlp()
+    with within(model, torch.optim.SGD(model.parameters(), lr=0.1)):
+        other = copy.deepcopy(model)
+        torch.save(model, io.BytesIO())
+    raises(sparfuse.ConfigError, "not distributed", lambda: sf.state_dict(other))
+    with within(other, torch.optim.SGD(other.parameters(), lr=0.1)):
+        assert sf.state_dict(other)["made"] == 0
+    for name, spoil in {
+        "5.bias": lambda model: model.add_module("5", nn.Linear(10, 10)),
+        "4.bias": replace,
+        "0.weight": lambda model: model[0].weight.requires_grad_(True),
+    }.items():
+        model = mlp()
+        model[0].weight.requires_grad_(name != "0.weight")
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def go(model=model, inner=inner, spoil=spoil):
+            with within(model, inner):
+                spoil(model)
+                inner.step()
+                inner.step()
+
+        raises(sparfuse.ConfigError, f'"{name}" was added, replaced or thawed within', go)
+
+
+@case
 def local_steps_in_fragments_beside_steps():
     streams(every=4, fragments=2, delay=0, mix=0.0)
     streams(every=4, fragments=2, delay=1, mix=0.5)

@@ -10,6 +10,7 @@ import torch
 
 from sparfuse import _core
 from sparfuse.torch import _staging, _start, _state
+from sparfuse.torch._model import nothing
 
 _OWN = ("every", "made", "anchors", "parameters", "outer")
 _KINDS = ("residuals", "velocities", "copies", "averages")
@@ -67,6 +68,7 @@ class Round:
 
     def __init__(
         self,
+        model: torch.nn.Module,
         fragments: list[Fragment],
         inner: Any,
         outer: Any,
@@ -76,6 +78,7 @@ class Round:
         inner_state: str,
         group: Any,
     ) -> None:
+        self.model = model
         self.fragments = fragments
         self.inner = inner
         self.inner_state = inner_state
@@ -85,6 +88,12 @@ class Round:
         self.delay = delay
         self.mix = mix
         self.made = 0  # steps of this window
+
+    def __deepcopy__(self, memo: Any) -> None:
+        return None
+
+    def __reduce__(self) -> Any:  # a copy of the model is in no context
+        return (nothing, ())
 
     @property
     def rank(self) -> Any:
@@ -198,6 +207,16 @@ class Round:
         self.outer.load_state_dict(one["outer"])
         self.made = one["made"]
 
+    def _send(self, fragment: Fragment, moves: list[torch.Tensor]) -> None:
+        known = {id(parameter) for each in self.fragments for parameter in each.parameters}
+        for name, parameter in _start.trained(self.model.named_parameters()):
+            if id(parameter) not in known:
+                raise _core.ConfigError(
+                    f'"{name}" was added, replaced or thawed within sf.local_steps, and ranks would train '
+                    "it apart; leave the context before, and enter another one"
+                )
+        fragment.send(moves)
+
     def _due(self, step: int) -> Fragment | None:
         """The fragment that is received after this step of the window, from 1; sent `delay` before."""
         period = self.every // len(self.fragments)
@@ -213,7 +232,7 @@ class Round:
         else:
             sent = self._due(self.made + self.delay)
             if sent is not None:
-                sent.send(sent.moves())
+                self._send(sent, sent.moves())
             received = self._due(self.made)
             if received is not None:
                 self._step(received, received.take(), self.mix)
@@ -228,7 +247,7 @@ class Round:
         (fragment,) = self.fragments
         moves = fragment.moves()
         averages = fragment.take() if fragment.sent is not None else None
-        fragment.send(moves)
+        self._send(fragment, moves)
         if averages is not None:
             self._step(fragment, averages, 0.0)
         fragment.back()
@@ -292,12 +311,12 @@ class Round:
             moves = fragment.moves()  # of a window that has begun, if it lags
             self._step(fragment, fragment.take(), 0.0 if lags else self.mix)
             if lags and self.made > 0:
-                fragment.send(moves)
+                self._send(fragment, moves)
                 self._step(fragment, fragment.take(), 0.0)
             fragment.steps = 0 if lags else fragment.steps
         apart = [fragment for fragment in self.fragments if fragment.steps > 0]
         for fragment in apart:
-            fragment.send(fragment.moves())
+            self._send(fragment, fragment.moves())
         for fragment in apart:
             self._step(fragment, fragment.take(), 0.0)
 
@@ -471,7 +490,7 @@ def local_steps(
         if outer is None:
             parameters = [parameter for _, parameter in layout]
             outer = torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
-        rounds = Round(started, inner, outer, every, delay, mix, inner_state, group)
+        rounds = Round(model, started, inner, outer, every, delay, mix, inner_state, group)
         handle = inner.register_step_post_hook(lambda *_: rounds.count())
         object.__setattr__(model, "_sparfuse_rounds", rounds)
         try:

@@ -449,8 +449,8 @@ class DistributedModel:
         return None
 
     def __reduce__(self) -> Any:
-        return (_nothing, ())
+        return (nothing, ())
 
 
-def _nothing() -> None:
-    """Makes the None that a copied or pickled model has instead of a DistributedModel."""
+def nothing() -> None:
+    """Makes the None that a copied or pickled model has instead of what hooks it."""
