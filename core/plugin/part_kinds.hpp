@@ -1,6 +1,7 @@
 // Names the kinds of parts, and sets for all of them at once how outside parts are found.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "core/base/outside_parts.hpp"
@@ -22,6 +23,17 @@ template <>
 inline constexpr const char* kKindOf<FeedbackDescriptor> = "feedback";
 template <>
 inline constexpr const char* kKindOf<QuantizerDescriptor> = "quantizer";
+
+// The part that was found under `key`, or what `find` returns, which lives as long as the program.
+// A caller excludes others until it returns.
+template <class Descriptor, class Key, class Find>
+const Descriptor& FindOnce(const Key& key, const Find& find) {
+  static std::map<Key, const Descriptor*> found;
+  if (const auto known = found.find(key); known != found.end()) return *known->second;
+  const Descriptor& part = find();
+  found[key] = &part;
+  return part;
+}
 
 // Find::Part<Descriptor>(name) finds a part from outside, of every kind but sparsifiers. Callers
 // that have a sparsifier's name look it up themselves.

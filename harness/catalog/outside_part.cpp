@@ -146,37 +146,18 @@ std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options
   return std::unique_ptr<Sparsifier>(Plugin(source.shown).sparsifier(source, options, seed));
 }
 
-// The part of this kind that the Python plugin makes.
-template <class Descriptor>
-const Descriptor& MadeByPython(const PartSource& source) {
-  const PythonPlugin& plugin = Plugin(source.shown);
-  if constexpr (std::is_same_v<Descriptor, StrategyDescriptor>) return *plugin.strategy(source);
-  if constexpr (std::is_same_v<Descriptor, PlannerDescriptor>) return *plugin.planner(source);
-  if constexpr (std::is_same_v<Descriptor, CollectiveDescriptor>) return *plugin.collective(source);
-  if constexpr (std::is_same_v<Descriptor, FeedbackDescriptor>) return *plugin.feedback(source);
-  if constexpr (std::is_same_v<Descriptor, QuantizerDescriptor>) return *plugin.quantizer(source);
-}
-
-// Finds each part once and keeps it.
-struct FindInFiles {
+struct FindPartsOfCells {
   template <class Descriptor>
   static const Descriptor& Part(const std::string& name) {
     static std::mutex mutex;
-    static std::map<std::string, const Descriptor*> known;
     const std::lock_guard lock(mutex);
-    const auto [found, is_new] = known.try_emplace(name);
-    try {
-      if (is_new) {
-        const PartSource source = SourceOf(kKindOf<Descriptor>, name);
-        found->second = IsLibraryPart(name)
-                            ? &FindInPlugin<Descriptor>(source.file, source.class_name, name)
-                            : &MadeByPython<Descriptor>(source);
+    return FindOnce<Descriptor>(name, [&]() -> const Descriptor& {
+      const PartSource source = SourceOf(kKindOf<Descriptor>, name);
+      if (IsLibraryPart(name)) {
+        return FindInPlugin<Descriptor>(source.file, source.class_name, name);
       }
-    } catch (...) {
-      known.erase(found);
-      throw;
-    }
-    return *found->second;
+      return std::get<MakePart<Descriptor>>(Plugin(source.shown).parts)(source);
+    });
   }
 };
 
@@ -231,7 +212,7 @@ std::map<std::string, std::string> FilesOfParts(const CellConfig& config) {
 void KnowPartFile(const std::string& name, const fs::path& file) {
   Files().Add(name, file);
   static std::once_flag once;
-  std::call_once(once, FindPartsBy<FindInFiles>);
+  std::call_once(once, FindPartsBy<FindPartsOfCells>);
 }
 
 double SecondsInPython() { return loaded_plugin == nullptr ? 0.0 : loaded_plugin->seconds(); }

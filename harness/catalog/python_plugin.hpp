@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
@@ -15,17 +16,20 @@
 
 namespace sparfuse::harness {
 
-// Each starts Python in this process, once. They throw Error{kConfig} naming file, class and what
-// was expected.
+// Makes a part of one kind from a class; it lives as long as the program. Throws Error{kConfig}
+// naming file, class and what was expected.
+template <class Descriptor>
+using MakePart = const Descriptor& (*)(PartSource source);
+// Of every kind but sparsifiers.
+using MakeParts = std::tuple<MakePart<PlannerDescriptor>, MakePart<StrategyDescriptor>,
+                             MakePart<FeedbackDescriptor>, MakePart<CollectiveDescriptor>,
+                             MakePart<QuantizerDescriptor>>;
+
+// Each starts Python in this process, once, and throws as MakePart does.
 struct PythonPlugin {
   // The caller owns what is returned. options: keywords of the constructor.
   Sparsifier* (*sparsifier)(const PartSource& source, const Options& options, std::uint64_t seed);
-  // These live as long as the program.
-  const PlannerDescriptor* (*planner)(const PartSource& source);
-  const StrategyDescriptor* (*strategy)(const PartSource& source);
-  const FeedbackDescriptor* (*feedback)(const PartSource& source);
-  const CollectiveDescriptor* (*collective)(const PartSource& source);
-  const QuantizerDescriptor* (*quantizer)(const PartSource& source);
+  MakeParts parts;
   double (*seconds)();  // that this process has spent in calls of parts
 };
 

@@ -13,6 +13,7 @@
 #include "core/coding/quantizers/blocks.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/parts/file_parts.hpp"
+#include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
 #include "harness/python/python_sparsifier.hpp"
 
@@ -263,6 +264,7 @@ void RegisterSparsifier(const std::string& name, py::object sparsifier) {
                                 "\"): " + py::cast<std::string>(py::repr(sparsifier)) +
                                 " has no method select(g, k)");
   }
+  KeepsMemory(sparsifier, "register_sparsifier(\"" + name + "\")");
   entry["object"] = std::move(sparsifier);
   Registered()[name.c_str()] = entry;
 }

@@ -37,7 +37,7 @@ std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& nam
 
 // sparsifier: a class, made anew for every ConfigureSparsifier with the options as keywords, or an
 // object, which takes no options. Replaces what was registered from Python under that name. Throws
-// Error{kConfig} if core has the name, or there is no method select.
+// Error{kConfig} if core has the name, there is no method select, or KeepsMemory throws.
 void RegisterSparsifier(const std::string& name, pybind11::object sparsifier);
 
 pybind11::list ListSparsifiers();

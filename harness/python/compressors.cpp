@@ -65,7 +65,12 @@ std::uint64_t TensorSteps::StepOf(const std::string& tensor,
 py::dict StepsToPython(const StepsByTensor& steps) {
   py::dict saved;
   for (const auto& [name, tensor] : steps) {
-    saved[py::str(name)] = py::make_tuple(py::tuple(py::cast(tensor.shape)), tensor.next_step);
+    const py::tuple shape(py::cast(tensor.shape));
+    py::tuple entry = py::make_tuple(shape, tensor.next_step);
+    if (!tensor.remembered.empty()) {
+      entry = py::make_tuple(shape, tensor.next_step, py::cast(tensor.remembered));
+    }
+    saved[py::str(name)] = entry;
   }
   return saved;
 }
@@ -74,8 +79,13 @@ StepsByTensor ReadSteps(py::handle given) {
   StepsByTensor steps;
   try {
     for (const auto& [name, entry] : given.cast<py::dict>()) {
-      const auto [shape, next] = entry.cast<std::pair<py::object, std::uint64_t>>();
-      steps[name.cast<std::string>()] = {ReadShapeOfSome(shape), next};
+      if (!py::isinstance<py::sequence>(entry)) throw py::cast_error();
+      const auto given_of = entry.cast<py::sequence>();
+      const std::size_t size = given_of.size();
+      if (size != 2 && size != 3) throw py::cast_error();
+      TensorStep step{ReadShapeOfSome(given_of[0]), given_of[1].cast<std::uint64_t>(), {}};
+      if (size == 3) step.remembered = given_of[2].cast<std::vector<double>>();
+      steps[name.cast<std::string>()] = std::move(step);
     }
   } catch (const py::cast_error&) {
     throw py::type_error("state[\"steps\"] = " + py::cast<std::string>(py::repr(given)) +
@@ -104,23 +114,45 @@ py::tuple Reduce(const py::object& self, const py::tuple& arguments, const py::d
 StepsByTensor TensorSteps::Steps() const {
   StepsByTensor steps;
   for (const auto& [name, tensor] : tensors_) {
+    StateNumbers numbers;
+    if (tensor.state != nullptr) tensor.state->Exchange(numbers);
+    TensorStep step{tensor.shape, tensor.next_step, numbers.Take()};
     // A warm bound speeds up a selection and does not change it.
-    if (tensor.state != nullptr && dynamic_cast<const WarmState*>(tensor.state.get()) == nullptr) {
+    if (tensor.state != nullptr && step.remembered.empty() &&
+        dynamic_cast<const WarmState*>(tensor.state.get()) == nullptr) {
       SPARFUSE_THROW(kUnsupported, "tensor \"" + name +
-                                       "\": this sparsifier remembers a threshold or stages from "
-                                       "step to step, which cannot be saved; expected a sparsifier "
-                                       "whose selections follow from the step alone, say \"topk\"");
+                                       "\": this plugin's sparsifier remembers something from step "
+                                       "to step that it does not give to be saved; expected a "
+                                       "SparsifierState with Exchange(numbers)");
     }
-    steps[name] = {tensor.shape, tensor.next_step};
+    steps[name] = std::move(step);
   }
   return steps;
 }
 
 void TensorSteps::SetSteps(const StepsByTensor& steps) {
-  tensors_.clear();
+  std::map<std::string, Tensor> tensors;
   for (const auto& [name, step] : steps) {
-    tensors_.emplace(name, Tensor{step.shape, nullptr, step.next_step});
+    Tensor tensor{step.shape, nullptr, step.next_step};
+    if (!step.remembered.empty()) {
+      if (sparsifier_ != nullptr) tensor.state = sparsifier_->MakeState(ElementCount(step.shape));
+      StateNumbers numbers(step.remembered);
+      try {
+        if (tensor.state != nullptr) tensor.state->Exchange(numbers);
+        numbers.RequireEnd();
+      } catch (const Error& error) {
+        throw Error(error.kind(), "state[\"steps\"][\"" + name +
+                                      "\"] has what another sparsifier remembers: " + error.what());
+      }
+    }
+    tensors.emplace(name, std::move(tensor));
   }
+  tensors_ = std::move(tensors);
+}
+
+std::vector<PartMemory> TensorSteps::Memories() const {
+  const auto* const own = dynamic_cast<const HasMemory*>(sparsifier_);
+  return own == nullptr ? std::vector<PartMemory>() : std::vector{own->Memory()};
 }
 
 TensorSteps::Tensor& TensorSteps::TensorOf(const std::string& name,

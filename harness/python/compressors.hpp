@@ -17,6 +17,7 @@
 #include "core/sparsify/sparsifier.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/catalog.hpp"
+#include "harness/python/parts/memory.hpp"
 
 namespace sparfuse::python {
 
@@ -48,10 +49,12 @@ struct SelectedArrays {
 struct TensorStep {
   std::vector<std::int64_t> shape;
   std::uint64_t next_step = 0;
+  std::vector<double> remembered;  // by a sparsifier in C++, such as thresholds
 };
 using StepsByTensor = std::map<std::string, TensorStep>;
 
-// {name: (shape, next step)}. Both need the GIL; reading throws TypeError and Error{kConfig}.
+// {name: (shape, next step)}, or (shape, next step, numbers) where numbers are remembered. Both
+// need the GIL; reading throws TypeError and Error{kConfig}.
 pybind11::dict StepsToPython(const StepsByTensor& steps);
 StepsByTensor ReadSteps(pybind11::handle given);
 
@@ -67,15 +70,21 @@ pybind11::tuple Reduce(const pybind11::object& self, const pybind11::tuple& argu
 // Tensors by name: each keeps its shape, and its steps are counted. Not thread-safe; needs no GIL.
 class TensorSteps {
  public:
+  // sparsifier: whose memory of tensors this is, or null; outlives this.
+  explicit TensorSteps(const Sparsifier* sparsifier) : sparsifier_(sparsifier) {}
+
   // The step that the next call for a tensor is given: by default one more than the tensor's last
   // one, from 0.
   std::uint64_t StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const;
 
-  // Throws Error{kUnsupported} where a sparsifier remembers more of a tensor that what it selects
-  // follows from.
+  // Throws Error{kUnsupported} where a plugin's sparsifier remembers of a tensor what it does not
+  // give to be saved.
   StepsByTensor Steps() const;
-  // In place of all tensors.
+  // In place of all tensors. Throws Error{kConfig}, and changes nothing, for numbers of another
+  // sparsifier.
   void SetSteps(const StepsByTensor& steps);
+  // Of a sparsifier whose class is in Python: its object, which others may share. Needs the GIL.
+  std::vector<PartMemory> Memories() const;
 
  protected:
   struct Tensor {
@@ -90,6 +99,7 @@ class TensorSteps {
   Workspace workspace_;
 
  private:
+  const Sparsifier* sparsifier_;
   std::map<std::string, Tensor> tensors_;
 };
 
@@ -97,7 +107,7 @@ class TensorSteps {
 class Selector : public TensorSteps {
  public:
   explicit Selector(std::shared_ptr<ConfiguredSparsifier> configured)
-      : configured_(std::move(configured)) {}
+      : TensorSteps(configured->sparsifier.get()), configured_(std::move(configured)) {}
 
   // gradient: [product of shape]; residual: the same size, or empty; updated: as in SelectSource.
   // step: as in StepOf. Throws what Sparsifier::Select and TensorOf do. After an error the step is
@@ -118,7 +128,7 @@ class Selector : public TensorSteps {
 class Encoder : public TensorSteps {
  public:
   explicit Encoder(std::shared_ptr<const ConfiguredQuantizer> configured)
-      : configured_(std::move(configured)) {}
+      : TensorSteps(nullptr), configured_(std::move(configured)) {}
 
   // As Selector::Compress; throws what Quantizer::Encode does.
   ArrayMemory<std::uint8_t> Compress(const std::string& tensor, std::span<const std::int64_t> shape,

@@ -25,6 +25,7 @@ class SharedSparsifier final : public Sparsifier {
       : shared_(std::move(shared)) {}
 
   std::string_view name() const noexcept override { return shared_->sparsifier->name(); }
+  const Sparsifier* shared() const { return shared_->sparsifier.get(); }
   std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
     return shared_->sparsifier->MakeState(n);
   }
@@ -130,6 +131,22 @@ std::vector<TensorShape> ReadTensors(std::span<const std::pair<std::string, py::
                          "\" twice; expected a tied weight once, where its gradient is final");
   }
   return tensors;
+}
+
+std::vector<PartMemory> MemoriesOf(const LiveConfig& config) {
+  std::vector<PartMemory> memories;
+  const auto add = [&](const auto* part) {
+    if (const auto* const own = dynamic_cast<const HasMemory*>(part))
+      memories.push_back(own->Memory());
+  };
+  if (const auto* const own = dynamic_cast<const SharedSparsifier*>(config.sparsifier.get()))
+    add(own->shared());
+  add(config.strategy.get());
+  add(config.feedback.rule.get());
+  add(config.dense_quantizer.get());
+  add(config.sparse_collective.get());
+  if (config.dense_collective != config.sparse_collective) add(config.dense_collective.get());
+  return memories;
 }
 
 ConfiguredMethod::ConfiguredMethod(const MethodSettings& settings)

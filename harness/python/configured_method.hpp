@@ -15,6 +15,7 @@
 
 #include "baselines/composition.hpp"
 #include "harness/python/catalog.hpp"
+#include "harness/python/parts/memory.hpp"
 
 namespace sparfuse::python {
 
@@ -23,6 +24,10 @@ namespace sparfuse::python {
 // is no tensor. Throws TypeError for what is no shape.
 std::vector<TensorShape> ReadTensors(
     std::span<const std::pair<std::string, pybind11::object>> layout);
+
+// The memory of each part of a rank's method that is written in Python. Needs the GIL. config: as
+// ConfiguredMethod::MakeConfig made it.
+std::vector<PartMemory> MemoriesOf(const LiveConfig& config);
 
 // Nothing of it is checked.
 struct MethodSettings {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -26,6 +28,23 @@ void Scale(ThreadPool& pool, std::span<const float> from, float factor, float* t
   });
 }
 
+// Runs make(stop) on another thread, and meanwhile `look`, several times a second. If `look`
+// throws, it asks `make` to stop.
+template <class Make>
+auto WhileWaiting(const std::function<void()>& look, const Make& make) {
+  std::stop_source stop;
+  auto made = std::async(std::launch::async, [&] { return make(stop.get_token()); });
+  try {
+    while (made.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout)
+      if (look) look();
+  } catch (...) {
+    stop.request_stop();
+    made.wait();
+    throw;
+  }
+  return made.get();
+}
+
 }  // namespace
 
 Error ErrorOfRanks(const Error& error, const std::string& prefix) {
@@ -35,9 +54,10 @@ Error ErrorOfRanks(const Error& error, const std::string& prefix) {
 
 MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std::string> addresses,
                        int rank, int threads, std::chrono::milliseconds deadline, bool verify,
-                       std::function<void()> while_waiting)
+                       std::function<void()> while_waiting, std::optional<Remembers> remembers)
     : process_(getpid()),
       while_waiting_(std::move(while_waiting)),
+      remembers_(std::move(remembers)),
       pool_(threads),
       verify_(verify),
       grace_(std::min(std::chrono::milliseconds(2000), deadline / 3)) {
@@ -46,9 +66,13 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
   PreferCommunication();
   const int ranks_per_node = config.topology.ranks_per_node;
   all_.resize(addresses.size());
-  loop_ = std::make_unique<ProgressLoop>(
-      [&] { return MakeTcpWorld(std::move(listener), addresses, rank, ranks_per_node, deadline); },
-      deadline);
+  const auto connect = [&](const std::stop_token& stop) {
+    return MakeTcpWorld(std::move(listener), addresses, rank, ranks_per_node, deadline,
+                        {stop, has_failed_});
+  };
+  loop_ = WhileWaiting(while_waiting_, [&](const std::stop_token& stop) {
+    return std::make_unique<ProgressLoop>([&] { return connect(stop); }, deadline);
+  });
   loop_->RunBlocking([&](Communicator& world) {
     control_ = world.Split(0, world.rank(), deadline);
     return Task();
@@ -101,7 +125,9 @@ void MethodRank::RequireUsable() const {
 template <class Run>
 auto MethodRank::OrFail(const Run& run) {
   RequireUsable();
-  const auto fail = [this](const std::string& what) {
+  const auto fail = [this](const std::string& what, bool late = false) {
+    // Who finds out that another rank is late does not know which one is to blame.
+    *has_failed_ = !late;
     failed_ = "step " + std::to_string(steps_) + " failed, and the residuals are lost: " +
               "call sparfuse.torch.detach and distribute again, and load a state (" + what + ")";
     in_step_ = false;
@@ -110,7 +136,7 @@ auto MethodRank::OrFail(const Run& run) {
   try {
     return run();
   } catch (const Error& error) {
-    fail(error.what());
+    fail(error.what(), error.kind() == FailureKind::kTimeout);
     if (error.kind() == FailureKind::kTimeout)
       answers_until_ = std::chrono::steady_clock::now() + grace_;
     throw ErrorOfRanks(error);
@@ -130,6 +156,7 @@ void MethodRank::Begin(double density_factor, float scale, bool keep) {
     engine_->SetDensity(density_factor);
     if (verify_) mass_.emplace(*loop_);
     if (mass_ && engine_->KeepsMass()) mass_->Begin(*engine_);
+    if (keep && remembers_) remembers_->save();
     if (keep) engine_->BeginUndoable();
     engine_->BeginStep(steps_, verify_);
     in_step_ = true;
@@ -216,8 +243,12 @@ void MethodRank::Announce(std::size_t tensor, std::span<float> gradient) {
   });
 }
 
-void MethodRank::EndBackward(const std::string& refusal) {
+void MethodRank::EndBackward(const std::string& refusal, std::uint32_t alike) {
   OrFail([&] {
+    {
+      const std::lock_guard lock(noting_);
+      own_.alike = alike;
+    }
     while (next_ < pending_.size()) AnnounceNext();
     if (!refusal.empty()) {
       Write(StepVerdict::Kind::kRefused, refusal);
@@ -260,10 +291,16 @@ StepVerdict MethodRank::Finish() {
       if (note.kind <= verdict.kind) continue;
       verdict = {note.kind, static_cast<int>(rank), note.text.data()};
     }
+    for (std::size_t rank = 0; verdict.kind != StepVerdict::Kind::kRefused && rank < all_.size();
+         ++rank) {
+      if (all_[rank].alike != all_[0].alike)
+        verdict = {StepVerdict::Kind::kRefused, static_cast<int>(rank), ""};
+    }
     if (verdict.kind == StepVerdict::Kind::kFine) {
       ++steps_;
     } else if (kept_) {
       engine_->Undo();
+      if (remembers_) remembers_->undo();
     }
     return verdict;
   });

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,11 @@ struct StepVerdict {
   std::string text;  // of it
 };
 
+// Saves what parts remember outside the engine, and goes back to it.
+struct Remembers {
+  std::function<void()> save, undo;
+};
+
 // core's kind of an error of communication is Python's for a payload that is corrupt, which no
 // caller of a rank has given: another kind.
 Error ErrorOfRanks(const Error& error, const std::string& prefix = "");
@@ -42,10 +48,10 @@ Error ErrorOfRanks(const Error& error, const std::string& prefix = "");
 class MethodRank {
  public:
   // verify: check in each step that nothing is lost and that all ranks have the same averages, bit
-  // for bit. while_waiting: LiveConfig's.
+  // for bit. while_waiting: LiveConfig's. remembers: for steps that are undone.
   MethodRank(LiveConfig config, TcpListener listener, std::vector<std::string> addresses, int rank,
              int threads, std::chrono::milliseconds deadline, bool verify,
-             std::function<void()> while_waiting);
+             std::function<void()> while_waiting, std::optional<Remembers> remembers);
   ~MethodRank();
   MethodRank(const MethodRank&) = delete;
   MethodRank& operator=(const MethodRank&) = delete;
@@ -59,8 +65,9 @@ class MethodRank {
   // zeros, and the step does not count.
   void Announce(std::size_t tensor, std::span<float> gradient);
   // What was not announced has no gradient in this step, zeros. refusal: why this rank cannot use
-  // the step, which then does not count on any rank; empty: it can.
-  void EndBackward(const std::string& refusal);
+  // the step, which then does not count on any rank; empty: it can. alike: a number that must be
+  // the same on all ranks, else the step is refused, too.
+  void EndBackward(const std::string& refusal, std::uint32_t alike = 0);
   // Waits for the averages. Where the step does not count, what it left to the next one is undone.
   StepVerdict Finish();
   // Finishes a step whose backward pass ended with an error: its averages are of no use.
@@ -88,7 +95,8 @@ class MethodRank {
  private:
   struct Note {  // as it travels
     StepVerdict::Kind kind = StepVerdict::Kind::kFine;
-    std::array<char, 252> text{};
+    std::uint32_t alike = 0;
+    std::array<char, 248> text{};
   };
   template <class Run>
   auto OrFail(const Run& run);
@@ -101,6 +109,7 @@ class MethodRank {
 
   const pid_t process_;
   const std::function<void()> while_waiting_;
+  const std::optional<Remembers> remembers_;
   ThreadPool pool_;
   const bool verify_;
   std::unique_ptr<ProgressLoop> loop_;
@@ -109,6 +118,7 @@ class MethodRank {
   StepRecord record_;
   std::uint64_t steps_ = 0;
   std::string failed_;
+  const std::shared_ptr<std::atomic<bool>> has_failed_ = std::make_shared<std::atomic<bool>>(false);
   // Until when this rank answers after a deadline has passed: others that find out later must not
   // take it for the one that is lost.
   std::chrono::steady_clock::time_point answers_until_{};

@@ -2,6 +2,8 @@
 #include <pybind11/embed.h>
 
 #include <mutex>
+#include <tuple>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "harness/catalog/python_plugin.hpp"
@@ -32,28 +34,23 @@ void StartInterpreter() {
   });
 }
 
-template <class Make>
-auto* OrFail(const Make& make) {
+template <class Descriptor>
+const Descriptor& Made(PartSource source) {
   StartInterpreter();
   const GilHeld gil;
-  return make();
+  return std::get<harness::MakePart<Descriptor>>(kMakeParts)(std::move(source));
 }
 
 // Lives as long as the program, like the parts that it makes.
 const harness::PythonPlugin kPlugin = {
     .sparsifier =
         [](const PartSource& source, const Options& options, std::uint64_t seed) {
-          return OrFail([&] { return SparsifierOf(source, options, seed).release(); });
+          StartInterpreter();
+          const GilHeld gil;
+          return SparsifierOf(source, options, seed).release();
         },
-    .planner = [](const PartSource& source) { return OrFail([&] { return &PlannerOf(source); }); },
-    .strategy =
-        [](const PartSource& source) { return OrFail([&] { return &StrategyOf(source); }); },
-    .feedback =
-        [](const PartSource& source) { return OrFail([&] { return &FeedbackOf(source); }); },
-    .collective =
-        [](const PartSource& source) { return OrFail([&] { return &CollectiveOf(source); }); },
-    .quantizer =
-        [](const PartSource& source) { return OrFail([&] { return &QuantizerOf(source); }); },
+    .parts = {&Made<PlannerDescriptor>, &Made<StrategyDescriptor>, &Made<FeedbackDescriptor>,
+              &Made<CollectiveDescriptor>, &Made<QuantizerDescriptor>},
     .seconds = &PythonSeconds};
 
 }  // namespace

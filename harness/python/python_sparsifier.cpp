@@ -25,6 +25,10 @@ PythonSparsifier::~PythonSparsifier() {
   object_ = py::object();
 }
 
+PartMemory PythonSparsifier::Memory() const {
+  return {"sparsifier", "sparsifier \"" + name_ + "\"", Keep(object_)};
+}
+
 void PythonSparsifier::ReadSignature() {
   const py::object inspect = py::module_::import("inspect");
   py::object parameters;
@@ -99,6 +103,7 @@ void PythonSparsifier::ReadReturned(const py::object& returned, std::size_t n, s
     refuse("a " + TypeText(returned) + "; expected an array of integers");
   }
   const char kind = indices.dtype().kind();
+  if (kind == 'O') refuse("a " + TypeText(returned) + "; expected an array of integers");
   const auto count = static_cast<std::size_t>(indices.size());
   const bool integers = kind == 'i' || kind == 'u' || count == 0;  // numpy.asarray([]) has floats
   if (indices.ndim() != 1 || !integers) {

@@ -8,6 +8,7 @@
 
 #include "core/sparsify/scan/scan.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "harness/python/parts/memory.hpp"
 
 namespace sparfuse::python {
 
@@ -24,13 +25,14 @@ namespace sparfuse::python {
 // the Python method alone. What that method raises is thrown as pybind11::error_already_set; what
 // it returns wrongly, and a g that it keeps, is Error{kConfig}, naming the class, the tensor and
 // what was expected.
-class PythonSparsifier final : public Sparsifier {
+class PythonSparsifier final : public Sparsifier, public HasMemory {
  public:
   // Needs the GIL. Throws Error{kConfig} if `object` has no method `select`.
   PythonSparsifier(std::string name, pybind11::object object, bool exact_count);
   ~PythonSparsifier() override;
 
   std::string_view name() const noexcept override { return name_; }
+  PartMemory Memory() const override;
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override;
 

@@ -128,7 +128,8 @@ class TcpCommunicator final : public GroupCommunicator {
 
 std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
-                                           int ranks_per_node, std::chrono::milliseconds deadline) {
+                                           int ranks_per_node, std::chrono::milliseconds deadline,
+                                           TcpSignals signals) {
   const int ranks = static_cast<int>(addresses.size());
   SPARFUSE_REQUIRE(rank >= 0 && rank < ranks,
                    "tcp: rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
@@ -136,7 +137,8 @@ std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
   SPARFUSE_REQUIRE(ranks_per_node >= 1, "tcp: " + std::to_string(ranks_per_node) +
                                             " ranks per node: expected at least 1");
   auto session = std::make_shared<TcpSession>(
-      MeetRanks(std::move(listener.socket_), addresses, rank, deadline), rank);
+      MeetRanks(std::move(listener.socket_), addresses, rank, deadline, signals.stop), rank,
+      std::move(signals.failed));
   std::vector<int> members(addresses.size());
   for (int r = 0; r < ranks; ++r) members[static_cast<std::size_t>(r)] = r;
   return std::make_unique<TcpCommunicator>(std::move(session), 0, std::move(members), rank,

@@ -84,7 +84,7 @@ class Meeting {
     for (const std::string& address : addresses) addresses_.push_back(ParseTcpAddress(address));
   }
 
-  std::vector<Socket> Run(std::chrono::milliseconds deadline) {
+  std::vector<Socket> Run(std::chrono::milliseconds deadline, const std::stop_token& stop) {
     const auto expires = Clock::now() + deadline;
     for (int peer = 0; peer < ranks(); ++peer) {
       if (peer != rank_) Connect(peer);
@@ -93,6 +93,8 @@ class Meeting {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(expires - Clock::now());
       if (left.count() <= 0) ThrowLate(deadline);
+      if (stop.stop_requested())
+        SPARFUSE_THROW(kComm, "tcp: stopped before all ranks had connected");
       const bool any_lost = ThrowIfLost();
       Wait(static_cast<int>(std::min<std::int64_t>(left.count() + 1, any_lost ? 50 : 1000)));
     }
@@ -120,9 +122,10 @@ class Meeting {
     SPARFUSE_THROW(kComm,
                    "tcp: rank " + std::to_string(rank_) + " at " + AddressOf(rank_).host.host() +
                        " does not reach rank " + std::to_string(peer) + " at " +
-                       AddressOf(peer).host.Text() + " (" + ErrorText(error) +
-                       "); expected a network that both ranks share: GLOO_SOCKET_IFNAME names "
-                       "the interface of a rank");
+                       AddressOf(peer).host.Text() + " (" + ErrorText(error) + "); " +
+                       (error == ECONNREFUSED ? "it has ended, or else e" : "e") +
+                       "xpected a network that both ranks share: GLOO_SOCKET_IFNAME names the "
+                       "interface of a rank");
   }
 
   // Throws if a rank is lost for good. Returns whether one seems to be.
@@ -346,8 +349,8 @@ TcpAddress ParseTcpAddress(const std::string& text) {
 }
 
 std::vector<Socket> MeetRanks(Socket listener, std::span<const std::string> addresses, int rank,
-                              std::chrono::milliseconds deadline) {
-  return Meeting(std::move(listener), addresses, rank).Run(deadline);
+                              std::chrono::milliseconds deadline, const std::stop_token& stop) {
+  return Meeting(std::move(listener), addresses, rank).Run(deadline, stop);
 }
 
 }  // namespace sparfuse

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,6 @@ TcpAddress ParseTcpAddress(const std::string& text);
 // connects.
 // Throws as MakeTcpWorld does.
 std::vector<Socket> MeetRanks(Socket listener, std::span<const std::string> addresses, int rank,
-                              std::chrono::milliseconds deadline);
+                              std::chrono::milliseconds deadline, const std::stop_token& stop);
 
 }  // namespace sparfuse

@@ -33,8 +33,9 @@ constexpr std::uint32_t kWakeEvent = ~0U;
 
 }  // namespace
 
-TcpSession::TcpSession(std::vector<Socket> connections, int rank)
-    : rank_(rank), peers_(connections.size()), staging_(kStagingBytes) {
+TcpSession::TcpSession(std::vector<Socket> connections, int rank,
+                       std::shared_ptr<const std::atomic<bool>> failed)
+    : rank_(rank), peers_(connections.size()), failed_(std::move(failed)), staging_(kStagingBytes) {
   epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_) SPARFUSE_THROW(kComm, "epoll: " + ErrorText(errno));
@@ -51,11 +52,13 @@ TcpSession::TcpSession(std::vector<Socket> connections, int rank)
 }
 
 TcpSession::~TcpSession() {
+  int blamed = lost_;
+  if (blamed < 0 && failed_ && *failed_) blamed = left_ >= 0 ? left_ : rank_;
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
     if (!peer.socket || peer.gone) continue;
     Queue(static_cast<int>(r),
-          {{0, 0, static_cast<std::uint32_t>(lost_ + 1), 0, FrameKind::kGoodbye}, nullptr, 0});
+          {{0, 0, static_cast<std::uint32_t>(blamed + 1), 0, FrameKind::kGoodbye}, nullptr, 0});
     if (peer.gone) continue;
     ::shutdown(peer.socket.get(), SHUT_WR);
     // The kernel would answer unread bytes by dropping the data still in transit.
@@ -368,6 +371,7 @@ void TcpSession::Lose(int rank, bool said_goodbye) {
   if (peer.gone) return;
   peer.gone = true;
   if (!said_goodbye && lost_ < 0) lost_ = rank;
+  if (said_goodbye && left_ < 0) left_ = rank;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
   peer.out.clear();
   for (auto& [key, queues] : peer.queues) queues.receives.clear();

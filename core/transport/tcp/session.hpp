@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,9 +33,10 @@ using TcpOperationPointer = std::shared_ptr<TcpOperation>;
 // One thread at a time uses a session, except for Wake.
 class TcpSession {
  public:
-  // connections: [ranks], by rank, none for this rank.
-  TcpSession(std::vector<Socket> connections, int rank);
-  // Says goodbye: only requests of others with this rank fail.
+  // connections: [ranks], by rank, none for this rank. failed: as in TcpSignals.
+  TcpSession(std::vector<Socket> connections, int rank,
+             std::shared_ptr<const std::atomic<bool>> failed = {});
+  // Says goodbye: only requests of others with this rank fail, unless it failed or lost a rank.
   ~TcpSession();
   TcpSession(const TcpSession&) = delete;
   TcpSession& operator=(const TcpSession&) = delete;
@@ -61,7 +63,7 @@ class TcpSession {
     kAnnounce,  // `number`: a message that waits for its receive
     kGrant,     // of message `number`: send it
     kBody,      // the bytes of message `number`
-    kGoodbye    // number - 1: a rank that the sender lost, or -1
+    kGoodbye    // number - 1: the rank because of which the sender leaves, or -1
   };
   struct Frame {
     std::uint64_t communicator = 0;
@@ -132,7 +134,9 @@ class TcpSession {
   std::vector<Peer> peers_;
   Socket epoll_;
   Socket wake_;
+  const std::shared_ptr<const std::atomic<bool>> failed_;
   int lost_ = -1;  // the first rank lost without goodbye, also if another rank reported it
+  int left_ = -1;  // the first rank that said goodbye
   std::vector<std::byte> staging_;
   std::chrono::steady_clock::time_point polled_{};
 };

@@ -2,15 +2,26 @@
 // memory. It needs no library and no launcher.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 
 #include "core/transport/communicator.hpp"
 #include "core/transport/tcp/socket.hpp"
 
 namespace sparfuse {
+
+// What the owner of a rank tells its world.
+struct TcpSignals {
+  // Ends the wait for the other ranks within a second; they then take this rank for lost.
+  std::stop_token stop = {};
+  // Whether this rank ends because of a failure. Others then fail with the rank that is to blame:
+  // one that this rank lost, else this rank. Null: it does not.
+  std::shared_ptr<const std::atomic<bool>> failed = {};
+};
 
 // A port at which the other ranks of one world find this rank, before they know one another.
 class TcpListener {
@@ -31,7 +42,7 @@ class TcpListener {
 
  private:
   friend std::unique_ptr<Communicator> MakeTcpWorld(TcpListener, std::span<const std::string>, int,
-                                                    int, std::chrono::milliseconds);
+                                                    int, std::chrono::milliseconds, TcpSignals);
   Socket socket_;
   std::string address_;
 };
@@ -44,15 +55,17 @@ class TcpListener {
 //
 // Throws Error{kTimeout} past the deadline, naming the ranks that did not come and the addresses of
 // both sides. Throws Error{kComm}, with the same names, if there is no route to a rank, and soon
-// after a rank ends before it has connected. Throws Error{kConfig} for addresses that no
-// TcpListener made.
+// after a rank ends before it has connected, and after a stop. Throws Error{kConfig} for addresses
+// that no TcpListener made.
 //
 // A send is complete when the kernel has the message. Messages above 256 KiB wait in the sender's
 // memory until the receive is posted. If a rank dies, all pending requests of the others, with any
 // rank, fail with Error{kComm} "rank R is lost". If a rank destroys its communicators, only
-// requests with that rank fail. Requests must not outlive their communicator.
+// requests with that rank fail, unless it says that it has failed. Requests must not outlive their
+// communicator.
 std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
-                                           int ranks_per_node, std::chrono::milliseconds deadline);
+                                           int ranks_per_node, std::chrono::milliseconds deadline,
+                                           TcpSignals signals = {});
 
 }  // namespace sparfuse

@@ -80,9 +80,8 @@ class ErrorFeedback : public MadeByInit {
       std::optional<ArrayMemory<float>> velocity;
     };
     std::map<std::string, Saved> saved;
-    const StepsByTensor steps = [&] {
-      const GilReleased no_gil;
-      const std::lock_guard lock(mutex_);
+    py::dict residuals, velocities, state;
+    const auto copy_tensors = [&] {
       for (auto& [name, tensor] : tensors_) {
         Saved copy{tensor.shape, ArrayMemory<float>(std::as_const(tensor.residual).host()), {}};
         if (tensor.momentum) {
@@ -90,9 +89,8 @@ class ErrorFeedback : public MadeByInit {
         }
         saved.emplace(name, std::move(copy));
       }
-      return std::visit([](const auto& made) { return made.Steps(); }, compressor_);
-    }();
-    py::dict residuals, velocities, state;
+    };
+    std::visit([&](auto& made) { SaveState(made, mutex_, state, copy_tensors); }, compressor_);
     for (auto& [name, copy] : saved) {
       residuals[py::str(name)] = std::move(copy.residual).Release(copy.shape);
       if (copy.velocity) {
@@ -100,7 +98,6 @@ class ErrorFeedback : public MadeByInit {
       }
     }
     state["feedback"] = feedback();
-    state["steps"] = StepsToPython(steps);
     state["residuals"] = residuals;
     state["velocities"] = velocities;
     return state;
@@ -136,10 +133,9 @@ class ErrorFeedback : public MadeByInit {
       }
       tensors.emplace(name, std::move(tensor));
     }
-    const GilReleased no_gil;
-    const std::lock_guard lock(mutex_);
-    std::visit([&](auto& made) { made.SetSteps(steps); }, compressor_);
-    tensors_ = std::move(tensors);
+    std::visit(
+        [&](auto& made) { LoadState(made, mutex_, state, [&] { tensors_ = std::move(tensors); }); },
+        compressor_);
   }
 
   py::tuple Reduced(const py::object& self) {
@@ -366,9 +362,9 @@ With feedback="momentum" this is DGC's v, the velocities accumulated and not sen
            R"(The state of this object's tensors, for a checkpoint: dicts of copies and numbers.
 
 Residuals, velocities and numbers of steps, from which random numbers follow; pickle has them too.
-An object made with the same arguments goes on bit for bit with load_state_dict. Memory of a
-sparsifier written in Python is its own. Raises UnsupportedError if the sparsifier remembers a
-threshold or stages, which cannot be saved.
+Also the thresholds or stages that a sparsifier remembers, and what state_dict() of one written in
+Python returns; without that method, its memory is not saved. An object made with the same arguments
+goes on bit for bit with load_state_dict.
 
 >>> import numpy, sparfuse
 >>> f, resumed = (sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5)) for _ in "ab")

@@ -60,9 +60,12 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   return result;
 }
 
-// The numbers of tensors of the method's units. Errors of the method appear before ranks connect.
+// The numbers of tensors of the method's units. Errors of the method and of its parts' constructors
+// appear before ranks connect.
 std::string PlanOfMethod(const py::kwargs& settings) {
-  return ConfiguredMethod(ReadSettings(settings)).plan().UnitSizes();
+  const ConfiguredMethod method(ReadSettings(settings));
+  SaveMemories(MemoriesOf(method.MakeConfig()));
+  return method.plan().UnitSizes();
 }
 
 template <class Descriptors>

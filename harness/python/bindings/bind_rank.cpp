@@ -1,6 +1,7 @@
 // Binds one rank of a method for sparfuse/torch, which hooks the rank into backward passes.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -77,12 +78,14 @@ class BoundRank : public MadeByInit {
         ReadAs<std::optional<int>>(py::object(settings["threads"]), "threads").value_or(Threads()));
     const bool verify = ReadAs<bool>(py::object(settings["verify"]), "verify");
     LiveConfig config = method_.MakeConfig();
+    memories_ = MemoriesOf(config);
+    first_ = SaveMemories(memories_);
     TcpListener taken = listener.Take();
     const GilReleased no_gil;
     try {
-      rank_ =
-          std::make_unique<MethodRank>(std::move(config), std::move(taken), std::move(addresses),
-                                       rank, threads, deadline, verify, &LookAtSignals);
+      rank_ = std::make_unique<MethodRank>(std::move(config), std::move(taken),
+                                           std::move(addresses), rank, threads, deadline, verify,
+                                           &LookAtSignals, Remembering());
     } catch (const Error& error) {
       throw ErrorOfRanks(error);
     }
@@ -110,9 +113,9 @@ class BoundRank : public MadeByInit {
     const GilReleased no_gil;
     rank().Announce(tensor, {reinterpret_cast<float*>(pointer), numel});
   }
-  void EndBackward(const std::string& refusal) {
+  void EndBackward(const std::string& refusal, std::uint32_t alike) {
     const GilReleased no_gil;
-    rank().EndBackward(refusal);
+    rank().EndBackward(refusal, alike);
   }
   py::tuple Finish() {
     StepVerdict verdict;
@@ -163,6 +166,7 @@ class BoundRank : public MadeByInit {
     for (const auto& [place, numbers] : state.remembered)
       remembered[place.c_str()] = ArrayMemory<double>(std::span(numbers)).Release();
     all["remembered"] = remembered;
+    all["parts"] = SaveMemories(memories_);
     return all;
   }
   void LoadState(const py::dict& from, std::uint64_t steps) {
@@ -173,6 +177,8 @@ class BoundRank : public MadeByInit {
     state.averages = Stores(from["averages"]);
     for (const auto& [place, numbers] : from["remembered"].cast<py::dict>())
       state.remembered[place.cast<std::string>()] = numbers.cast<std::vector<double>>();
+    const py::object parts = from["parts"];  // None: they begin anew
+    LoadMemories(memories_, parts.is_none() ? first_ : parts.cast<py::dict>());
     rank().engine().LoadState(state);
     rank().set_steps(steps);
   }
@@ -185,7 +191,8 @@ class BoundRank : public MadeByInit {
 
   std::string Plan() { return rank().engine().plan().UnitSizes(); }
   bool keeps_something() const {
-    return method_.composition().feedback.kind != FeedbackKind::kNone;
+    return method_.composition().feedback.kind != FeedbackKind::kNone ||
+           std::ranges::any_of(memories_, &PartMemory::kept);
   }
   bool sparsified() const {
     return method_.composition().strategy->sparsified != Sparsified::kNever;
@@ -200,6 +207,17 @@ class BoundRank : public MadeByInit {
   MethodRank& rank() {
     if (!rank_) SPARFUSE_THROW(kInternal, "sparfuse.torch.detach has ended this rank");
     return *rank_;
+  }
+  std::optional<Remembers> Remembering() {
+    if (std::ranges::none_of(memories_, &PartMemory::kept)) return std::nullopt;
+    return Remembers{[this] {
+                       const GilHeld gil;
+                       undo_ = SaveMemories(memories_);
+                     },
+                     [this] {
+                       const GilHeld gil;
+                       LoadMemories(memories_, undo_);
+                     }};
   }
   // Returns {residual: {tensor: array}}.
   py::dict Arrays(const EngineState::Stores& stores) {
@@ -243,6 +261,8 @@ class BoundRank : public MadeByInit {
   int ranks_;
   double python_before_ = 0, python_seconds_ = 0;  // of the current step
   ConfiguredMethod method_;                        // outlives the rank, which uses its objects
+  std::vector<PartMemory> memories_;
+  py::dict first_, undo_;  // what they remembered at first, and before the last undoable step
   std::unique_ptr<MethodRank> rank_;
 };
 
@@ -267,7 +287,7 @@ void BindRank(py::module_& module) {
       .def("begin", &BoundRank::Begin, py::arg("scale"), py::arg("keep"))
       .def("announce", &BoundRank::Announce, py::arg("tensor"), py::arg("pointer"),
            py::arg("numel"))
-      .def("end_backward", &BoundRank::EndBackward, py::arg("refusal"))
+      .def("end_backward", &BoundRank::EndBackward, py::arg("refusal"), py::arg("alike") = 0)
       .def("finish", &BoundRank::Finish)
       .def("give_up", &BoundRank::GiveUp, py::arg("why"))
       .def("copy_averages", &BoundRank::CopyAverages, py::arg("to"))

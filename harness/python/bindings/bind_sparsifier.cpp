@@ -147,6 +147,8 @@ sparsifier  a class, of which each Sparsifier(name, ...) makes an object with it
                  select(g, k, *, name, step). Of several tensors in one buffer name is "the unit
                  that begins with NAME"
               returns k different integers in [0, n), in any order
+            Methods state_dict(self), which returns a dict, and load_state_dict(self, state), both or
+            neither: what the class remembers between steps, for checkpoints and copies.
             Attributes, all optional: exact_count = False (any number of indices, at least one and
             at most max(4k, k + 1024), or n with unbounded_count = True), paper, deviations,
             revision, index_shared.

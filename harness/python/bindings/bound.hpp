@@ -45,6 +45,46 @@ auto CompressOne(Object& self, const pybind11::object& g,
              .Release();
 }
 
+// Saves what a compressor keeps in a dict, as "steps" and, of a class in Python, "parts". `also`
+// runs while nothing changes. Needs the GIL.
+template <class Compressor, class Also = void (*)()>
+void SaveState(
+    Compressor& compressor, ObjectMutex& mutex, pybind11::dict& state, const Also& also = [] {}) {
+  const std::vector<PartMemory> memories = compressor.Memories();
+  StepsByTensor steps;
+  {
+    const GilReleased no_gil;
+    const std::lock_guard lock(mutex);
+    also();
+    steps = compressor.Steps();
+    const GilHeld gil;
+    state["parts"] = SaveMemories(memories);
+  }
+  state["steps"] = StepsToPython(steps);
+}
+
+// Goes on from what SaveState saved, or throws what TensorSteps and LoadMemories do. `also` runs
+// then.
+template <class Compressor, class Also = void (*)()>
+void LoadState(
+    Compressor& compressor, ObjectMutex& mutex, const pybind11::object& state,
+    const Also& also = [] {}) {
+  const StepsByTensor steps = ReadSteps(StateOf(state, "steps"));
+  const auto given = state.cast<pybind11::dict>();
+  // States of earlier versions have no parts.
+  const auto parts =
+      given.contains("parts") ? given["parts"].template cast<pybind11::dict>() : pybind11::dict();
+  const std::vector<PartMemory> memories = compressor.Memories();
+  const GilReleased no_gil;
+  const std::lock_guard lock(mutex);
+  {
+    const GilHeld gil;
+    LoadMemories(memories, parts);
+  }
+  compressor.SetSteps(steps);
+  also();
+}
+
 // Binds pickling: the class with its name, options, seed, and density or rank; tensors' steps.
 template <class Object>
 void BindPickling(pybind11::class_<Object>& type) {
@@ -56,19 +96,13 @@ void BindPickling(pybind11::class_<Object>& type) {
             for (const char* key : {"name", "seed"}) keywords[key] = self.attr(key);
             const char* const third = pybind11::hasattr(self, "density") ? "density" : "rank";
             keywords[third] = self.attr(third);
-            const StepsByTensor steps = [&] {
-              const GilReleased no_gil;
-              const std::lock_guard lock(own.mutex);
-              return own.compressor.Steps();
-            }();
-            return Reduce(self, pybind11::tuple(), keywords, StepsToPython(steps));
+            pybind11::dict state;
+            SaveState(own.compressor, own.mutex, state);
+            return Reduce(self, pybind11::tuple(), keywords, state);
           },
           "For pickle and copy: the object goes on as this one would, bit for bit.")
-      .def("_load_steps", [](Object& self, const pybind11::object& given) {
-        const StepsByTensor steps = ReadSteps(given);
-        const GilReleased no_gil;
-        const std::lock_guard lock(self.mutex);
-        self.compressor.SetSteps(steps);
+      .def("_load_steps", [](Object& self, const pybind11::object& state) {
+        LoadState(self.compressor, self.mutex, state);
       });
 }
 

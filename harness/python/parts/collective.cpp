@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/parts/collective_run.hpp"
+#include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
 
 namespace sparfuse::python {
@@ -193,10 +194,12 @@ std::vector<std::byte> MadeUp(PayloadKind kind, std::size_t bytes, std::size_t r
   return payload;
 }
 
-class PythonCollective final : public Collective {
+class PythonCollective final : public Collective, public HasMemory {
  public:
   PythonCollective(const PartClass& part, KeptObject object, PayloadKind payload, bool sums)
       : part_(part), object_(std::move(object)), payload_(payload), sums_(sums) {}
+
+  PartMemory Memory() const override { return part_.MemoryOf(object_); }
 
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     LiveMessages messages(communicator, tag);

@@ -1,13 +1,12 @@
 // Keeps the residual by a class that is written in Python.
 #include <pybind11/numpy.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
 #include "harness/python/parts/views.hpp"
 
@@ -15,12 +14,14 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-class PythonFeedback final : public FeedbackRule {
+class PythonFeedback final : public FeedbackRule, public HasMemory {
  public:
   PythonFeedback(const PartClass& part, KeptObject object, bool conserves)
       : part_(part), object_(std::move(object)), conserves_(conserves) {}
 
   bool conserves() const noexcept override { return conserves_; }
+
+  PartMemory Memory() const override { return part_.MemoryOf(object_); }
 
   void Compensate(std::string_view name, std::span<const float> gradient,
                   std::span<const float> residual, std::span<float> x) const override {
@@ -32,7 +33,6 @@ class PythonFeedback final : public FeedbackRule {
       RequireLetGo(g, "g", returned, call);
       RequireLetGo(r, "r", returned, call);
     });
-    RequireFinite(x, call);
   }
 
   void Keep(std::string_view name, std::span<const float> x, std::span<const std::uint32_t> indices,
@@ -51,18 +51,11 @@ class PythonFeedback final : public FeedbackRule {
       }
       std::memcpy(residual.data(), r.data(), residual.size_bytes());
     });
-    RequireFinite(residual, call);
+    RequireFiniteOf(residual, call);
   }
 
  private:
   static py::str Name(std::string_view name) { return {name.data(), name.size()}; }
-
-  static void RequireFinite(std::span<const float> values, const PartCall& call) {
-    const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
-    if (bad == values.end()) return;
-    call.Returned("element " + std::to_string(bad - values.begin()) + " = " + std::to_string(*bad) +
-                  "; expected finite numbers");
-  }
 
   const PartClass& part_;
   KeptObject object_;

@@ -1,9 +1,8 @@
 #include "harness/python/parts/file_parts.hpp"
 
 #include <fstream>
-#include <map>
 #include <sstream>
-#include <type_traits>
+#include <tuple>
 #include <utility>
 
 #include "baselines/plugin_library.hpp"
@@ -14,7 +13,7 @@
 namespace sparfuse::python {
 namespace {
 
-// Finds each class once, with the current content of its file.
+// Each content of a file has parts of its own.
 struct FindInFiles {
   template <class Descriptor>
   static const Descriptor& Part(const std::string& name) {
@@ -22,22 +21,11 @@ struct FindInFiles {
       const OutsideName given = ParseOutsideName(kKindOf<Descriptor>, name);
       return FindInPlugin<Descriptor>(std::filesystem::absolute(given.file), given.part, name);
     }
-    const GilHeld gil;  // guards the table, too
-    PartSource source = ReadPartFile(kKindOf<Descriptor>, name);
-    static std::map<std::pair<std::string, std::string>, const Descriptor*> known;
-    const auto key = std::pair(source.shown, source.text);
-    if (const auto found = known.find(key); found != known.end()) return *found->second;
-    return *(known[key] = &Made<Descriptor>(std::move(source)));
-  }
-
- private:
-  template <class Descriptor>
-  static const Descriptor& Made(PartSource source) {
-    if constexpr (std::is_same_v<Descriptor, StrategyDescriptor>) return StrategyOf(source);
-    if constexpr (std::is_same_v<Descriptor, PlannerDescriptor>) return PlannerOf(source);
-    if constexpr (std::is_same_v<Descriptor, CollectiveDescriptor>) return CollectiveOf(source);
-    if constexpr (std::is_same_v<Descriptor, FeedbackDescriptor>) return FeedbackOf(source);
-    if constexpr (std::is_same_v<Descriptor, QuantizerDescriptor>) return QuantizerOf(source);
+    const GilHeld gil;  // also excludes others
+    const PartSource source = ReadPartFile(kKindOf<Descriptor>, name);
+    return FindOnce<Descriptor>(std::pair(source.shown, source.text), [&]() -> const Descriptor& {
+      return std::get<harness::MakePart<Descriptor>>(kMakeParts)(source);
+    });
   }
 };
 

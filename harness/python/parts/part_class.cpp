@@ -78,6 +78,7 @@ PartClass::PartClass(PartSource source, const std::vector<std::string>& methods)
       const std::string name = method.substr(0, method.find('('));
       if (!py::hasattr(type_, name.c_str())) Refuse("the class has no method " + method);
     }
+    KeepsMemory(type_, Who());
     ReadOptions();
   } catch (const py::error_already_set& error) {
     Refuse("running the file raised " + LastLine(error));

@@ -11,6 +11,7 @@
 #include "core/base/options.hpp"
 #include "harness/catalog/part_source.hpp"
 #include "harness/python/gil.hpp"
+#include "harness/python/parts/memory.hpp"
 
 namespace sparfuse::python {
 
@@ -26,9 +27,9 @@ double PythonSeconds();
 
 class PartClass {
  public:
-  // Runs the file's text, and checks the attribute `kind`, where the class has it, and that there
-  // is each of `methods`, written as "plan(layout, given)". Needs the GIL. Throws Error{kConfig}
-  // naming file, class and what was expected.
+  // Runs the file's text, and checks the attribute `kind`, where the class has it, that there is
+  // each of `methods`, written as "plan(layout, given)", and KeepsMemory. Needs the GIL. Throws
+  // Error{kConfig} naming file, class and what was expected.
   PartClass(PartSource source, const std::vector<std::string>& methods);
 
   const PartSource& source() const { return source_; }
@@ -47,6 +48,9 @@ class PartClass {
   // An object of the class. seed: for a constructor that takes one. Takes the GIL. Throws
   // Error{kConfig} with what the constructor raises.
   KeptObject Make(const Options& resolved, std::optional<std::uint64_t> seed = {}) const;
+
+  // Of an object that Make returned. Needs the GIL.
+  PartMemory MemoryOf(const KeptObject& object) const { return {source_.kind, Who(), object}; }
 
  private:
   void ReadOptions();

@@ -7,6 +7,7 @@
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "harness/catalog/python_plugin.hpp"
 #include "harness/python/parts/part_class.hpp"
 
 namespace sparfuse::python {
@@ -81,5 +82,8 @@ const FeedbackDescriptor& FeedbackOf(PartSource source);
 // float32 of the sum. Sizes of messages may not depend on values: a dry run on all ranks says what
 // it sends, for the model, and finds what is never sent or never received.
 const CollectiveDescriptor& CollectiveOf(PartSource source);
+
+inline constexpr harness::MakeParts kMakeParts{&PlannerOf, &StrategyOf, &FeedbackOf, &CollectiveOf,
+                                               &QuantizerOf};
 
 }  // namespace sparfuse::python

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
 #include "harness/python/python_sparsifier.hpp"
 
@@ -10,7 +11,7 @@ namespace py = pybind11;
 namespace {
 
 // An exception of the class is a mistake of the configuration that names it.
-class FileSparsifier final : public Sparsifier {
+class FileSparsifier final : public Sparsifier, public HasMemory {
  public:
   FileSparsifier(std::string name, std::string shown, const py::object& object)
       : name_(std::move(name)),
@@ -19,6 +20,8 @@ class FileSparsifier final : public Sparsifier {
                 py::cast<bool>(py::getattr(object, "exact_count", py::bool_(true)))) {}
 
   std::string_view name() const noexcept override { return name_; }
+
+  PartMemory Memory() const override { return python_.Memory(); }
 
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override {

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
 #include "harness/python/parts/views.hpp"
 
@@ -305,11 +306,13 @@ py::object EngineObject(const View& view) {
   return NamespaceOf(members);
 }
 
-class PythonStrategy final : public Strategy {
+class PythonStrategy final : public Strategy, public HasMemory {
  public:
   PythonStrategy(const PartClass& part, KeptObject object)
       : part_(part), object_(std::move(object)), view_(new EngineView{part}) {}
   ~PythonStrategy() override { view_->engine = nullptr; }
+
+  PartMemory Memory() const override { return part_.MemoryOf(object_); }
 
   void StepBegin(Engine& engine) override {
     view_->asked.clear();

@@ -2,6 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -52,8 +54,9 @@ py::tuple PlanView(const Plan& plan) {
 
 void RequireLetGo(const py::array& view, const char* what, const py::object& returned,
                   const PartCall& call) {
-  const bool same = returned.ptr() == view.ptr();
-  if (Py_REFCNT(view.ptr()) == (same ? 2 : 1)) return;
+  // What is returned may be the view, or a view of it: it is copied.
+  const bool refers = returned.is(view) || py::getattr(returned, "base", py::none()).is(view);
+  if (Py_REFCNT(view.ptr()) == (refers ? 2 : 1)) return;
   call.Returned(std::string("and kept ") + what +
                 ", whose memory is valid during the call only; keep " + what + ".copy()");
 }
@@ -74,6 +77,14 @@ void ReadFloatsOf(const py::object& returned, std::span<float> to, const PartCal
   }
   const py::array plain = Plain(values);
   std::memcpy(to.data(), plain.data(), to.size_bytes());
+  RequireFiniteOf(to, call);
+}
+
+void RequireFiniteOf(std::span<const float> values, const PartCall& call) {
+  const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+  if (bad == values.end()) return;
+  call.Returned("element " + std::to_string(bad - values.begin()) + " = " + std::to_string(*bad) +
+                "; expected finite numbers");
 }
 
 }  // namespace sparfuse::python

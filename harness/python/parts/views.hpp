@@ -48,7 +48,8 @@ void RequireLetGo(const pybind11::array& view, const char* what, const pybind11:
                   const PartCall& call);
 
 // Copies the float32 array of one dimension that a call returned. Throws Error{kConfig} for
-// another type, dtype or size.
+// another type, dtype or size, and for what is not finite.
 void ReadFloatsOf(const pybind11::object& returned, std::span<float> to, const PartCall& call);
+void RequireFiniteOf(std::span<const float> values, const PartCall& call);
 
 }  // namespace sparfuse::python

@@ -28,6 +28,10 @@ def _method_files():
 
 def _method_file(name):
     """The content of a method's file, from the method's name, a path NAME.toml or a dict of its keys."""
+    if not isinstance(name, (str, Mapping)):
+        raise TypeError(
+            f"method = {name!r}: expected a name, the path of a NAME.toml, or a dict of its keys"
+        )
     if isinstance(name, Mapping) or name.endswith(".toml"):
         return _written_method(name)
     files = _method_files()
@@ -60,7 +64,7 @@ def _written_method(given):
 def _with_folder(file, of):
     """Makes the paths of parts absolute; a method's file gives them relative to its folder."""
     folder = os.getcwd() if of == "method" else os.path.dirname(os.path.abspath(of))
-    for key in ("strategy", "planner", "sparsifier", "feedback", "collective", "payload_dense"):
+    for key in _found.KINDS:
         name = file.get(key)
         if isinstance(name, str) and name.startswith(_found.PREFIXES):
             prefix, _, rest = name.partition(":")

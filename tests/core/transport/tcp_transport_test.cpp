@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -116,7 +119,20 @@ TEST(TcpTransport, RankThatDoesNotComeIsNamedWithBothAddresses) {
     (void)MakeTcpWorld(std::move(listeners[1]), std::span(addresses).first(2), 1, 1, kDeadline);
   });
   EXPECT_SAYS(gone, "comm: tcp: rank 1 at 127.0.0.1 does not reach rank 0 at 127.0.0.1:" +
-                        std::to_string(PortOf(addresses[0])) + " (Connection refused)");
+                        std::to_string(PortOf(addresses[0])) +
+                        " (Connection refused); it has ended");
+}
+
+TEST(TcpTransport, WaitForRanksIsStopped) {
+  std::vector<TcpListener> listeners(2);
+  const std::vector<std::string> addresses = {listeners[0].address(), listeners[1].address()};
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_SAYS(FailureOf([&] {
+                (void)MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline,
+                                   {stop.get_token()});
+              }),
+              "comm: tcp: stopped before all ranks had connected");
 }
 
 TEST(TcpTransport, RankThatEndsBeforeItConnectsIsNamedBeforeTheDeadline) {
@@ -191,6 +207,43 @@ TEST(TcpTransport, KilledProcessIsNamedByWhoWaitsForAnotherRank) {
               while (!later->Test()) worlds[1]->Idle(kDeadline);
             }),
             "comm: rank 2 is lost");
+}
+
+// Rank 0 leaves in peace, rank 1 because of a failure: rank 2, which waits for rank 3, hears of it.
+TEST(TcpTransport, RankThatLeavesBecauseOfAFailureSaysWhoIsToBlame) {
+  for (const bool first_leaves : {false, true}) {
+    std::vector<TcpListener> listeners(4);
+    std::vector<std::string> addresses;
+    for (const auto& listener : listeners) addresses.push_back(listener.address());
+    const auto failed = std::make_shared<std::atomic<bool>>(false);
+    std::vector<std::unique_ptr<Communicator>> worlds(4);
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < worlds.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        TcpSignals signals;
+        if (rank == 1) signals.failed = failed;
+        worlds[rank] = MakeTcpWorld(std::move(listeners[rank]), addresses, static_cast<int>(rank),
+                                    1, kDeadline, signals);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    int value = 0;
+    const auto until_failure = [&](Communicator& world, Request& request) {
+      return FailureOf([&] {
+        while (!request.Test()) world.Idle(kDeadline);
+      });
+    };
+    if (first_leaves) {
+      const auto lost = worlds[1]->Irecv(0, 0, Room(value));
+      worlds[0].reset();
+      EXPECT_EQ(until_failure(*worlds[1], *lost), "comm: rank 0 is lost");
+    }
+    *failed = true;
+    worlds[1].reset();
+    const auto receive = worlds[2]->Irecv(3, 0, Room(value));
+    EXPECT_EQ(until_failure(*worlds[2], *receive),
+              first_leaves ? "comm: rank 0 is lost" : "comm: rank 1 is lost");
+  }
 }
 
 }  // namespace

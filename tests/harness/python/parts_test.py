@@ -340,6 +340,18 @@ class BadPartsTest(WithFile):
                     def n(self): self.calls = getattr(self, "calls", -1) + 1; return self.calls % 2
                     """.replace("                    ", "  "), expected.replace("line 4", r"line \d"), planner="Bad")
 
+    def test_a_quantizer_may_return_views(self):
+        self.write("""
+            class Same:
+                def encoded_bytes(self, n): return 4 * n
+                def encode(self, x, random): return x.view(numpy.uint8)
+                def decode(self, b, n): return b.view(numpy.float32)
+            """)
+        made = sparfuse.Method("qsgd", 2, LAYOUT, payload_dense=self.part("Same"))
+        one, two = given = gradients(0, 2)
+        for name, average in made.step(given).items():
+            numpy.testing.assert_array_equal(average, (one[name] + two[name]) * numpy.float32(0.5))
+
     def test_quantizers(self):
         good = {"encoded_bytes": "4 * n", "encode": "numpy.frombuffer(x.tobytes(), numpy.uint8)",
                 "decode": "numpy.frombuffer(b, numpy.float32)"}
@@ -468,6 +480,13 @@ class BadPartsTest(WithFile):
                         def run(self, comm, mine):
                             {run}
                     """, expected, collective="Bad")
+        self.refused("""
+            class Bad:
+                payload, sums = "sparse", True
+                def run(self, comm, mine):
+                    return numpy.full(comm.elements, numpy.nan, numpy.float32)
+                    yield
+            """, r"on rank \d returned element 0 = nan; expected finite numbers", collective="Bad")
 
 
 class PageTest(unittest.TestCase):

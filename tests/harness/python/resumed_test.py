@@ -17,6 +17,35 @@ class Derived(sparfuse.ErrorFeedback):
     pass
 
 
+class Remembers:
+    """A sparsifier that selects by what it has seen of a tensor, and by random numbers of its own."""
+
+    def __init__(self, decay=0.5):
+        self.decay = decay
+        self.seen = {}
+        self.random = np.random.default_rng(7)
+
+    def select(self, g, k, *, name):
+        seen = abs(g) + np.float32(self.decay) * self.seen.get(name, 0)
+        self.seen[name] = seen
+        return np.argsort(seen * self.random.random(g.size, dtype=np.float32))[-k:]
+
+    def state_dict(self):
+        return {"seen": self.seen, "random": self.random.bit_generator.state}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
+        self.random.bit_generator.state = state["random"]
+
+
+class Forgets(Remembers):
+    state_dict = load_state_dict = None
+
+
+sparfuse.register_sparsifier("remembers", Remembers)
+sparfuse.register_sparsifier("forgets", Forgets)
+
+
 def feedback(sparsifier, **arguments):
     return lambda: sparfuse.ErrorFeedback(sparsifier, **arguments)
 
@@ -36,6 +65,12 @@ CASES = {
     "derived": (lambda: Derived(sparfuse.Sparsifier("topk", density=0.1)), "step"),
     "low rank": (lambda: sparfuse.PowerSGD(rank=2, seed=5, workers=2), "average"),
     "sparsifier": (lambda: sparfuse.Sparsifier("randomk", density=0.05, seed=9), "select"),
+    "stages": (feedback(sparfuse.Sparsifier("sidco", density=0.05)), "step"),
+    "stages alone": (lambda: sparfuse.Sparsifier("sidco", density=0.05), "select"),
+    "phases": (feedback(sparfuse.Sparsifier("adtopk-i", density=0.05)), "step"),
+    "memory in Python": (lambda: sparfuse.ErrorFeedback(
+        sparfuse.Sparsifier("remembers", density=0.05, decay=0.25)), "step"),
+    "memory in Python alone": (lambda: sparfuse.Sparsifier("remembers", density=0.05), "select"),
     "quantizer alone": (lambda: sparfuse.Quantizer("qsgd", seed=9, rank=2), "encode"),
 }
 
@@ -134,11 +169,68 @@ class Refused(unittest.TestCase):
         with self.assertRaisesRegex(sparfuse.ConfigError, "rank, seed, workers"):
             f.load_state_dict(sparfuse.PowerSGD(rank=3).state_dict())
 
-    def test_sparsifiers_that_remember_thresholds(self):
+    def test_numbers_of_another_sparsifier(self):
         f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("sidco", density=0.05))
         act(f, "step", 0)
-        with self.assertRaisesRegex(sparfuse.UnsupportedError, 'tensor "v".*cannot be saved'):
-            f.state_dict()
+        state = f.state_dict()
+        topk = CASES["topk"][0]()
+        with self.assertRaisesRegex(sparfuse.ConfigError, '"v".*another sparsifier remembers'):
+            topk.load_state_dict(state)
+        shape, step, numbers = state["steps"]["w"]
+        for wrong in (numbers[:-1], [*numbers, 0.0]):
+            state["steps"]["w"] = (shape, step, wrong)
+            with self.assertRaisesRegex(sparfuse.ConfigError, "a kept state has .* numbers"):
+                f.load_state_dict(state)
+
+    def test_memories_in_python(self):
+        make = CASES["memory in Python"][0]
+        made, other = make(), make()
+        act(made, "step", 0)
+        state = made.state_dict()
+        self.assertEqual(set(state["parts"]["sparsifier"]["seen"]), {"v", "w"})
+        before = state["parts"]["sparsifier"]["seen"]["w"].copy()
+        act(made, "step", 1)
+        np.testing.assert_array_equal(state["parts"]["sparsifier"]["seen"]["w"], before)
+        other.load_state_dict(state)
+        act(other, "step", 1)
+        np.testing.assert_array_equal(state["parts"]["sparsifier"]["seen"]["w"], before)
+        forgets = sparfuse.ErrorFeedback(sparfuse.Sparsifier("forgets", density=0.05))
+        act(forgets, "step", 0)
+        self.assertEqual(forgets.state_dict()["parts"], {})
+        for text, of, given in [
+            ('"forgets".*the class has no load_state_dict', forgets, state),
+            ('"remembers".*the state has nothing that it', other, {**state, "parts": {}}),
+            ("what a sparsifier in Python remembered", CASES["topk"][0](), state),
+            ("what a planner in Python remembered", other,
+             {**state, "parts": {**state["parts"], "planner": {}}}),
+            (r"load_state_dict\(state\) raised KeyError: 'random' \(.*resumed_test.py, line", other,
+             {**state, "parts": {"sparsifier": {"seen": {}}}}),
+        ]:
+            with self.subTest(text), self.assertRaisesRegex(sparfuse.ConfigError, text):
+                of.load_state_dict(given)
+
+    def test_memories_of_wrong_classes(self):
+        class Half(Remembers):
+            load_state_dict = None
+
+        with self.assertRaisesRegex(sparfuse.ConfigError, "half.*state_dict alone; expected both"):
+            sparfuse.register_sparsifier("half", Half)
+
+        class Listed(Remembers):
+            def state_dict(self):
+                return [self.seen]
+
+        class Raises(Remembers):
+            def state_dict(self):
+                raise RuntimeError("not now")
+
+        for kind, text in [(Listed, r"state_dict\(\) returned a list; expected a dict"),
+                           (Raises, r"state_dict\(\) raised RuntimeError: not now")]:
+            sparfuse.register_sparsifier("wrong", kind)
+            f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("wrong", density=0.05))
+            act(f, "step", 0)
+            with self.assertRaisesRegex(sparfuse.ConfigError, 'sparsifier "wrong": ' + text):
+                f.state_dict()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import copy
 import io
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -264,6 +265,17 @@ def accumulation():
             else:
                 loss.backward()
         require_equal(model, oracle.step(total))
+    # The pass that sends does not reach the last layer, whose gradients are the first pass's.
+    model.zero_grad()
+    inputs, targets = batches("mlp", dist.get_rank(), 1)[0]
+    hidden = model[:3](inputs)
+    losses = F.cross_entropy(model[3:](hidden), targets), hidden.square().mean()
+    locals_ = [local_gradients(model, loss, allow_unused=True) for loss in losses]
+    with model.no_sync():
+        losses[0].backward(retain_graph=True)
+    losses[1].backward()
+    both = {n: g if locals_[1][n] is None else g + locals_[1][n] for n, g in locals_[0].items()}
+    require_equal(model, oracle.step(both))
     sf.detach(model)
 
 
@@ -403,6 +415,30 @@ def failed_backward_and_the_next_one():
         local = local_gradients(model, loss)
         loss.backward()
         require_equal(model, oracle.step(local))
+    sf.detach(model)
+
+
+@case
+def frozen_later():
+    model = made()
+    oracle = Oracle(model, "wfbp", density=0.05)
+    for step, batch in enumerate(batches("mlp", dist.get_rank(), 4)):
+        model.zero_grad()
+        model[0].weight.requires_grad_(step in (0, 3))
+        loss = loss_of(model, batch)
+        local = local_gradients(model, loss)
+        loss.backward()
+        averages = oracle.step({"0.weight": None, **local})
+        require_equal(model, {name: averages[name] for name in local})
+        assert (model[0].weight.grad is None) == (step in (1, 2))
+    if dist.get_world_size() > 1:
+        model.zero_grad()
+        model[2].weight.requires_grad_(dist.get_rank() != 1)
+        text = "rank 1: other parameters are frozen than on rank 0"
+        raises(sparfuse.ConfigError, text, loss_of(model, batch).backward)
+        model[2].weight.requires_grad_(False)
+        model.zero_grad()
+        loss_of(model, batch).backward()
     sf.detach(model)
 
 
@@ -557,6 +593,14 @@ def state_resumes_bit_for_bit():
             mean = sum(s["residuals"][store][name].double() for s in doubled) / len(doubled)
             assert torch.equal(tensor, mean.float())
     raises(sparfuse.ConfigError, "it lacks rank", lambda: sf.load_state_dict(other, doubled[:-1]))
+    one = saved["sparfuse"]
+    as_arrays = {k: {n: t.numpy() for n, t in v.items()} for k, v in one["residuals"].items()}
+    for text, wrong in {
+        "state is an empty list": [],
+        "state has steps = 'many'; expected a whole number": {**one, "steps": "many"},
+        "is a ndarray; expected a tensor": {**one, "residuals": as_arrays},
+    }.items():
+        raises(sparfuse.ConfigError, text, lambda wrong=wrong: sf.load_state_dict(other, wrong))
     sf.detach(whole), sf.detach(other)
 
 
@@ -592,6 +636,172 @@ def every_method_resumes_bit_for_bit():
     sf.load_state_dict(model, saved["sparfuse"])
     assert sf.state_dict(model)["remembered"] == {}
     sf.detach(model)
+
+
+REMEMBERING = """
+import numpy, torch.distributed as dist
+class Remembers:  # a number that changes what the part does in each step
+    def __init__(self): self.count, self.seen = 0, {}
+    def state_dict(self): return {"count": self.count, "seen": self.seen}
+    def load_state_dict(self, state): self.count, self.seen = state["count"], state["seen"]
+class Select(Remembers):
+    def __init__(self):
+        super().__init__()
+        self.random = numpy.random.default_rng(3)
+    def select(self, g, k, *, name):
+        self.seen[name] = abs(g) + numpy.float32(0.5) * self.seen.get(name, numpy.float32(0))
+        return numpy.argsort(self.seen[name] * self.random.random(g.size, dtype=numpy.float32))[-k:]
+    def state_dict(self): return {**super().state_dict(), "random": self.random.bit_generator.state}
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.random.bit_generator.state = state["random"]
+class Fade(Remembers):
+    conserves = False
+    def compensate(self, name, g, r):
+        self.seen[name] = numpy.float32(0.9) * self.seen.get(name, numpy.float32(1))
+        return g + self.seen[name] * r
+    def keep(self, name, x, indices, r): r[:] = x; r[indices] = 0
+class Late(Remembers):
+    sparsified = "ahead"
+    def step(self, e): self.count += 1
+    def ready(self, e, tensor):
+        e.apply(e.exchange([e.sparsify(tensor, density=0.05 * (1 + self.count % 3))]))
+class Ring(Remembers):
+    payload = "sparse"
+    def run(self, comm, mine):
+        self.count += 1
+        parts, give = [mine] * comm.size, mine
+        for step in range(1, comm.size):
+            sent = comm.send((comm.rank + 1) % comm.size, give)
+            give = yield comm.receive((comm.rank - 1) % comm.size)
+            parts[(comm.rank - step) % comm.size] = give
+            yield sent
+        return parts
+class Scaled(Remembers):
+    needs_feedback = False
+    def encoded_bytes(self, n): return 4 * n
+    def encode(self, x, random):
+        self.count += 1
+        return (x * numpy.float32(1 + self.count % 5)).view(numpy.uint8)
+    def decode(self, b, n): return b.view(numpy.float32).copy()
+class Generator(Remembers):
+    def state_dict(self): return {"of": {"random": numpy.random.default_rng()}}
+    def select(self, g, k): return numpy.arange(k)
+class Odd:  # values of each kind, which come back as they were
+    def __init__(self):
+        self.kept = {"strided": numpy.arange(6).reshape(2, 3)[:, ::-1], "number": numpy.float32(0.1),
+                     "nested": (1, [2.5, None, True, "x", b"y"]), "large": 2**100, "none": numpy.zeros(0),
+                     "words": {3: numpy.full(2, 2**64 - 1, numpy.uint64)}, "complex": numpy.array([1 + 2j])}
+    def select(self, g, k): return numpy.arange(k)
+    def state_dict(self): return self.kept
+    def load_state_dict(self, state):
+        state, self.kept = self.kept, state
+        for key in ("strided", "number", "none", "complex"):
+            assert type(self.kept[key]) is type(state[key]) and self.kept[key].dtype == state[key].dtype, key
+            numpy.testing.assert_array_equal(self.kept[key], state[key])
+        numpy.testing.assert_array_equal(self.kept["words"][3], state["words"][3])
+        assert self.kept["nested"] == state["nested"] and self.kept["large"] == 2**100
+class Half:
+    def select(self, g, k): return numpy.arange(k)
+    def load_state_dict(self, state): pass
+class Fails(Remembers):
+    def state_dict(self):
+        self.count += 1
+        if dist.get_rank() == 1 and self.count > 4: raise RuntimeError("no state")
+        return {}
+    def select(self, g, k): return numpy.arange(k)
+"""
+
+
+@case
+def parts_in_python_resume_bit_for_bit():
+    part = write_parts(REMEMBERING)
+    own = {"strategy": part("Late"), "planner": "layer-wise", "sparsifier": part("Select")}
+    own |= {"feedback": part("Fade"), "collective": part("Ring")}
+    all_batches = batches("mlp", dist.get_rank(), 7)
+    for options, kinds in (
+        ({"method": own}, {"strategy", "sparsifier", "feedback", "collective"}),
+        ({"method": "qsgd", "payload_dense": part("Scaled")}, {"quantizer"}),
+    ):
+        whole = made(**options)
+        train(whole, all_batches[:3])
+        file = io.BytesIO()
+        torch.save({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)}, file)
+        train(whole, all_batches[3:])
+        file.seek(0)
+        saved = torch.load(file, weights_only=True)
+        assert set(saved["sparfuse"]["parts"]) == kinds, saved["sparfuse"]["parts"]
+        other = made(**options)
+        train(other, all_batches[5:])  # what it remembers by now is replaced
+        other.load_state_dict(saved["model"])
+        sf.load_state_dict(other, saved["sparfuse"])
+        again = sf.state_dict(other)["parts"]
+        for kind, memory in saved["sparfuse"]["parts"].items():
+            assert again[kind]["count"] == memory["count"], kind
+            for name, tensor in memory["seen"].items():
+                assert torch.equal(again[kind]["seen"][name], tensor), (kind, name)
+        train(other, all_batches[3:])
+        for (name, a), b in zip(whole.named_parameters(), other.parameters()):
+            assert torch.equal(a, b), (options, name)
+        without = {**saved["sparfuse"], "parts": {}}
+        if dist.get_rank() == 0:
+            text = "the state has nothing that it remembered"
+            raises(sparfuse.ConfigError, text, lambda: sf.load_state_dict(other, without))
+        # From twice as many ranks: the memories begin anew.
+        states = gathered(saved["sparfuse"])
+        for state in states:
+            state["world_size"] = 2 * len(states)
+        doubled = states + [{**state, "rank": state["rank"] + len(states)} for state in states]
+        sf.load_state_dict(other, doubled)
+        for kind, memory in sf.state_dict(other)["parts"].items():
+            assert memory["count"] == 0 and memory["seen"] == {}, (kind, memory)
+        sf.detach(whole), sf.detach(other)
+    model = made(sparsifier=part("Odd"))
+    file = io.BytesIO()
+    torch.save(sf.state_dict(model), file)
+    file.seek(0)
+    sf.load_state_dict(model, torch.load(file, weights_only=True))
+    sf.detach(model)
+    model = made(method="wfbp")
+    text = "what a quantizer in Python remembered, and the method has none"
+    wrong = {**saved["sparfuse"], **{k: v for k, v in sf.state_dict(model).items() if k != "parts"}}
+    raises(sparfuse.ConfigError, text, lambda: sf.load_state_dict(model, wrong))
+    sf.detach(model)
+
+
+@case
+def memories_of_steps_that_do_not_count():
+    part = write_parts(REMEMBERING)
+    batch, bad = batches("mlp", dist.get_rank(), 2)
+    bad = (bad[0] * (float("nan") if dist.get_rank() == 0 else 1), bad[1])
+
+    def seen(model):
+        memory = sf.state_dict(model)["parts"]["sparsifier"]
+        return {name: tensor.clone() for name, tensor in memory["seen"].items()}, memory["random"]
+
+    for feedback in ("residual", "none"):
+        for undo in (True, False):
+            model = made(sparsifier=part("Select"), feedback=feedback, undo=undo)
+            loss_of(model, batch).backward()
+            before, random = seen(model)
+            model.zero_grad()
+            raises(sparfuse.NumericError, "rank 0", loss_of(model, bad).backward)
+            after, random_after = seen(model)
+            same = all(torch.equal(before[name], after[name]) for name in before)
+            assert same == undo and (random == random_after) == undo
+            sf.detach(model)
+    text = r"""sparsifier: state_dict\(\) returned a dict with \['of'\]\['random'\], of type Generator"""
+    model = made(sparsifier=part("Generator"))
+    raises(sparfuse.ConfigError, text, lambda: sf.state_dict(model))
+    sf.detach(model)
+    text = "mine.py:Half.*load_state_dict alone; expected both"
+    raises(sparfuse.ConfigError, text, lambda: made(sparsifier=part("Half")))
+    if dist.get_world_size() > 1:
+        model = made(sparsifier=part("Fails"))
+        own = dist.get_rank() == 1
+        text = r"state_dict\(\) raised RuntimeError: no state" if own else "rank 1 is lost"
+        raises(sparfuse.Error, text, lambda: train(model, [batch] * 6))
+        sf.detach(model)
 
 
 @case
@@ -660,6 +870,33 @@ def comm_hook_of_ddp():
 
 
 @case
+def comm_hook_resumes_bit_for_bit():
+    all_batches = batches("mlp", dist.get_rank(), 6)
+
+    def started():
+        torch.manual_seed(0)
+        ddp = nn.parallel.DistributedDataParallel(mlp())
+        options = {"density": 0.05, "threads": 1, "sparsifier": "sidco"}
+        state, hook = sf.comm_hook("wfbp", ddp, **options)
+        ddp.register_comm_hook(state, hook)
+        return ddp, state
+
+    whole, state = started()
+    train(whole, all_batches[:3])
+    saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(state)})
+    train(whole, all_batches[3:])
+    other, state = started()
+    other.load_state_dict(saved["model"])
+    sf.load_state_dict(state, saved["sparfuse"])
+    train(other, all_batches[3:])
+    for a, b in zip(whole.parameters(), other.parameters()):
+        assert torch.equal(a, b)
+    raises(sparfuse.ConfigError, "the first result of sf.comm_hook", lambda: sf.state_dict(other))
+    state, _ = sf.comm_hook("wfbp")
+    raises(sparfuse.ConfigError, "the hook has no method yet", lambda: sf.state_dict(state))
+
+
+@case
 def comm_hook_that_gets_a_wrong_gradient():
     batch = batches("mlp", dist.get_rank(), 1)[0]
     last = dist.get_rank() == dist.get_world_size() - 1
@@ -724,6 +961,10 @@ def local_steps():
         (dict(every=2, fragments=[["0.weight"], ["nothing"]]), "has 'nothing', no trained"),
         (dict(every=2, fragments=[["0.weight"], ["0.bias"]]), "fragments lacks"),
         (dict(every=2, trigger="idle"), "averages arrive at set steps here"),
+        (dict(every=2.5), "every = 2.5: expected a whole number"),
+        (dict(every=2, mix="half"), "mix = 'half': expected a number"),
+        (dict(every=2, fragments="all"), "fragments = 'all': expected a number"),
+        (dict(every=2, fragments=None), "fragments = None: expected a number"),
     ):
         raises(
             sparfuse.ConfigError,
@@ -736,6 +977,22 @@ def local_steps():
             "every: rank 0 has 2, rank 1 3",
             lambda: sf.local_steps(model, inner, every=2 + dist.get_rank()).__enter__(),
         )
+        own = dist.get_rank() == 1  # one rank alone makes the mistake, and all raise
+        for wrong, text in (
+            (dict(fragments=3), "rank 1: local_steps: .* multiple of fragments"),
+            (dict(trigger="idle"), "rank 1: local_steps: trigger = 'idle'"),
+            (dict(inner=None), "rank 1: local_steps: inner is a NoneType; expected the optimizer"),
+        ):
+            given = {"inner": inner, "every": 2, **(wrong if own else {})}
+            raises(
+                sparfuse.ConfigError,
+                text,
+                lambda given=given: sf.local_steps(model, **given).__enter__(),
+            )
+    with sf.local_steps(model, inner, every=1, method="dense", threads=1):
+        text = "in another sf.local_steps"
+        again = sf.local_steps(model, inner, every=1)
+        raises(sparfuse.ConfigError, text, again.__enter__)
 
 
 class OuterOracle:
@@ -835,6 +1092,39 @@ def streams(every, fragments, delay, mix, named=None):
 
 
 @case
+def local_steps_of_copies_and_of_other_parameters():
+    def within(model, inner):
+        return sf.local_steps(model, inner, every=2, method="dense", threads=1)
+
+    def replace(model):
+        model[4].bias = nn.Parameter(torch.zeros(10))
+
+    model = mlp()
+    with within(model, torch.optim.SGD(model.parameters(), lr=0.1)):
+        other = copy.deepcopy(model)
+        torch.save(model, io.BytesIO())
+    raises(sparfuse.ConfigError, "not distributed", lambda: sf.state_dict(other))
+    with within(other, torch.optim.SGD(other.parameters(), lr=0.1)):
+        assert sf.state_dict(other)["made"] == 0
+    for name, spoil in {
+        "5.bias": lambda model: model.add_module("5", nn.Linear(10, 10)),
+        "4.bias": replace,
+        "0.weight": lambda model: model[0].weight.requires_grad_(True),
+    }.items():
+        model = mlp()
+        model[0].weight.requires_grad_(name != "0.weight")
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def go(model=model, inner=inner, spoil=spoil):
+            with within(model, inner):
+                spoil(model)
+                inner.step()
+                inner.step()
+
+        raises(sparfuse.ConfigError, f'"{name}" was added, replaced or thawed within', go)
+
+
+@case
 def local_steps_in_fragments_beside_steps():
     streams(every=4, fragments=2, delay=0, mix=0.0)
     streams(every=4, fragments=2, delay=1, mix=0.5)
@@ -898,6 +1188,9 @@ def local_steps_keep_reset_or_average_the_inner_state():
 def local_steps_resume_in_the_middle_of_a_window():
     resumes_in_the_middle(dict(every=4), 6, 2)
     resumes_in_the_middle(dict(every=4, fragments=2, delay=1, mix=0.5), 7, 3)
+    resumes_in_the_middle(dict(every=4, fragments=2, delay=1, mix=0.5, sparsifier="sidco"), 7, 3)
+    part = write_parts(REMEMBERING)("Select")
+    resumes_in_the_middle(dict(every=4, fragments=2, delay=1, mix=0.5, sparsifier=part), 7, 3)
     resumes_in_the_middle(dict(every=4, delay=4), 6, 2)
     for inner_state in ("reset", "average"):  # of a momentum, which the optimizer saves
         fragments = dict(every=4, fragments=2, delay=1, mix=0.5, inner_state=inner_state)
@@ -1031,6 +1324,9 @@ class Planner:
 class Differs:
     def plan(self, layout, given):
         return [len(layout)] if dist.get_rank() == 1 else [1, len(layout) - 1]
+class Constructor:
+    def __init__(self): raise RuntimeError("no object here")
+    def select(self, g, k): return range(k)
 class Late:
     sparsified = "ahead"
     calls = 0
@@ -1239,11 +1535,21 @@ def refusals_at_the_start():
         "TypeError: density = 'much': expected a number": {"density": "much"},
         "threads = 0: expected 1 to 1024": {"threads": 0},
         'nonfinite = "no": expected "raise"': {"nonfinite": "no"},
+        "undo = 'no': expected True or False": {"undo": "no"},
+        "TypeError: method = 5: expected a name, the path": {"method": 5},
+        ".*RuntimeError: no object here": {"sparsifier": write_parts(BAD_PARTS)("Constructor")},
     }.items():
         given = wrong if rank == 1 else {}
         raises(
             sparfuse.ConfigError,
             f"rank 1: {text}",
+            lambda given=given: sf.distribute(mlp(), **{"method": "wfbp", **given}),
+        )
+    for name, wrong in {"nonfinite": "propagate", "undo": False}.items():
+        given = {name: wrong} if rank == 1 else {}
+        raises(
+            sparfuse.ConfigError,
+            f"{name}: rank 0 has .*, rank 1",
             lambda given=given: sf.distribute(mlp(), "wfbp", **given),
         )
     group = dist.new_group([0])
@@ -1274,6 +1580,22 @@ def methods_files_that_differ():
             lambda: sf.distribute(mlp(), "mine.toml"),
         )
         os.chdir(here)
+
+
+class Scattered(torch.autograd.Function):
+    """Has a DTensor as its gradient."""
+
+    @staticmethod
+    def forward(_context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(_context, gradient):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        return distribute_tensor(gradient, mesh, [Replicate()])
 
 
 @case
@@ -1323,6 +1645,13 @@ def refusals_of_a_step():
         nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 2)), "wfbp", threads=1
     )
     raises(sparfuse.ConfigError, "sparse=False", lambda: model(torch.arange(3)).sum().backward())
+    sf.detach(model)
+    model = made()
+    scattered = Scattered.apply(model[0].weight)
+    hidden = F.linear(inputs, scattered, model[0].bias)
+    loss = F.cross_entropy(model[1:](hidden), targets)
+    text = '"0.weight" is a DTensor, which has no memory of its own; .*full_tensor'
+    raises(sparfuse.ConfigError, text, loss.backward)
     sf.detach(model)
     model = made()
     raises(
@@ -1483,6 +1812,29 @@ def interrupt():
 
 
 @case
+def interrupt_while_ranks_connect():
+    interrupted = os.path.join(gathered(tempfile.mkdtemp())[0], "interrupted")
+    connect = sf._start._MethodOfRank
+    if dist.get_rank() == 0:
+        timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        raises(KeyboardInterrupt, "", made)
+        open(interrupted, "w").close()
+        return
+
+    def connect_then(*arguments, **options):
+        while not os.path.exists(interrupted):
+            time.sleep(0.05)
+        return connect(*arguments, **options)
+
+    sf._start._MethodOfRank = connect_then
+    try:
+        raises(sparfuse.Error, r"not reach rank 0 at .*\(Connection refused\); it has ended", made)
+    finally:
+        sf._start._MethodOfRank = connect
+
+
+@case
 def forked_child():
     model = made()
     batch = batches("mlp", dist.get_rank(), 1)[0]
@@ -1525,21 +1877,22 @@ def run(rank, ranks, names, store):
 
 
 def main(ranks, names):
-    with tempfile.TemporaryDirectory() as folder:
-        children = []
-        for rank in range(ranks):
-            child = os.fork()
-            if child == 0:
-                try:
-                    run(rank, ranks, names, folder + "/store")
-                except BaseException:
-                    print(f"rank {rank}:", file=sys.stderr)
-                    traceback.print_exc()
-                    sys.stderr.flush()
-                    os._exit(1)
-                sys.exit(0)
-            children.append(child)
-        ends = [os.waitpid(child, 0)[1] for child in children]
+    folder = tempfile.mkdtemp()  # the ranks, which end one after the other, must not remove it
+    children = []
+    for rank in range(ranks):
+        child = os.fork()
+        if child == 0:
+            try:
+                run(rank, ranks, names, folder + "/store")
+            except BaseException:
+                print(f"rank {rank}:", file=sys.stderr)
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+            sys.exit(0)
+        children.append(child)
+    ends = [os.waitpid(child, 0)[1] for child in children]
+    shutil.rmtree(folder)
     print("ends:", *(os.waitstatus_to_exitcode(end) for end in ends))
 
 

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from sparfuse import _core
 from sparfuse.torch import _start, _state
 from sparfuse.torch._advise import Advice, advise_for
-from sparfuse.torch._hook import comm_hook
+from sparfuse.torch._hook import HookState, comm_hook
 from sparfuse.torch._local import Round, local_steps
 from sparfuse.torch._model import DistributedModel, is_average
 from sparfuse.torch._replicas import compress
@@ -97,7 +97,7 @@ def distribute(
     >>> sf.detach(model)
     >>> torch.distributed.destroy_process_group()
     """
-    refusal = _refusal_of(model, nonfinite)
+    refusal = _refusal_of(model, nonfinite, undo)
     layout = [] if refusal else _start.trained(model.named_parameters())
     given = {
         "density": density,
@@ -109,7 +109,8 @@ def distribute(
         "seed": seed,
         **options,
     }
-    made = _start.start_rank(method, layout, group, given, refusal)
+    besides = {"nonfinite": nonfinite, "undo": undo}
+    made = _start.start_rank(method, layout, group, given, refusal, besides)
     _start.broadcast_state(model, group)
     distributed = DistributedModel(model, made, layout, nonfinite, undo)
     distributed.attach()
@@ -119,10 +120,10 @@ def distribute(
     return model
 
 
-def _refusal_of(model: Any, nonfinite: str) -> str:
-    if nonfinite not in ("raise", "propagate"):
-        return f'nonfinite = "{nonfinite}": expected "raise" or "propagate"'
-    refusal = _start.refusal_of_model(model)
+def _refusal_of(model: Any, nonfinite: Any, undo: Any) -> str:
+    if not isinstance(undo, bool):
+        return f"undo = {undo!r}: expected True or False"
+    refusal = _start.refusal_of_nonfinite(nonfinite) or _start.refusal_of_model(model)
     if refusal:
         return refusal
     if getattr(model, "_sparfuse", None) is not None:
@@ -160,7 +161,7 @@ def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
     return found
 
 
-def _rounds_of(model: torch.nn.Module | None) -> Round | None:
+def _rounds_of(model: Any) -> Round | None:
     """Of a model within local_steps."""
     return getattr(model, "_sparfuse_rounds", None)
 
@@ -314,17 +315,32 @@ def advise(
     return advise_for(model, example_inputs, link, world_size, loss, methods, density, repeats)
 
 
-def state_dict(model: torch.nn.Module | None = None) -> dict[str, Any]:
+def _keeper_of(model: Any, what: str) -> Any:
+    """What keeps the state of a distributed model, or of a hook."""
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise _core.ConfigError(
+            f"{what}: the model is in DistributedDataParallel, whose hook has the state; expected the "
+            "first result of sf.comm_hook: state, hook = sf.comm_hook(method, ddp)"
+        )
+    if not isinstance(model, HookState):
+        return _of(model, what)
+    model.require_start()
+    return model
+
+
+def state_dict(model: torch.nn.Module | HookState | None = None) -> dict[str, Any]:
     """The state that this rank keeps between steps, such as residuals: tensors and numbers only.
+
+    model  a distributed model, or the state that comm_hook returned
 
     Save each rank's state beside the model and the optimizer; torch.load(weights_only=True) reads it.
     """
     rounds = _rounds_of(model)
-    return rounds.state() if rounds else _state.state_of(_of(model, "state_dict"))
+    return rounds.state() if rounds else _state.state_of(_keeper_of(model, "state_dict"))
 
 
 def load_state_dict(
-    model: torch.nn.Module | None,
+    model: torch.nn.Module | HookState | None,
     state: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     change: str = "mean",
@@ -339,7 +355,7 @@ def load_state_dict(
     if rounds:
         rounds.load(state)
     else:
-        _state.load_state(_of(model, "load_state_dict"), state, change)
+        _state.load_state(_keeper_of(model, "load_state_dict"), state, change)
 
 
 @atexit.register

@@ -24,7 +24,9 @@ class HookState:
         scaler: Any = None,
         nonfinite: str = "raise",
     ) -> None:
-        self.method = method
+        self._given = method
+        self.method: Any = None  # the Method, and
+        self.names: list[str] = []  # its tensors: from the first step on, if there is no model
         self.group = group
         self.options = options
         self.scaler = scaler
@@ -34,17 +36,22 @@ class HookState:
         self._uncleared_in = -1  # the backward pass that adds to them
         self.places: dict[int, int] = {}
         self._waiting: list[tuple[Any, Any]] = []
-        self._given: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._pairs: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
         self._staged: list[torch.Tensor] = []
-        if nonfinite not in ("raise", "propagate"):
-            raise _core.ConfigError(f'nonfinite = "{nonfinite}": expected "raise" or "propagate"')
+        self._refusal = _start.refusal_of_nonfinite(nonfinite)
+        if model is None and self._refusal:
+            raise _core.ConfigError(self._refusal)
         if model is not None:
             inner = model.module if hasattr(model, "register_comm_hook") else model
             self._start(_start.trained(inner.named_parameters()))
 
     def _start(self, layout: list[tuple[str, torch.nn.Parameter]]) -> None:
-        made = _start.start_rank(self.method, layout, self.group, self.options)
-        self.rank = made._ranks
+        besides = {"nonfinite": self.nonfinite}
+        self.method = _start.start_rank(
+            self._given, layout, self.group, self.options, self._refusal, besides
+        )
+        self.rank = self.method._ranks
+        self.names = [name for name, _ in layout]
         self.places = {id(parameter): place for place, (_, parameter) in enumerate(layout)}
         smallest = min((parameter for _, parameter in layout), key=lambda p: p.numel())
         of = weakref.ref(smallest)
@@ -72,6 +79,13 @@ class HookState:
             self.rank.close()
         atexit.unregister(self.close)
 
+    def require_start(self) -> None:
+        if self.rank is None:
+            raise _core.ConfigError(
+                "the hook has no method yet, whose layout the first step shows; give sf.comm_hook the "
+                "model: sf.comm_hook(method, ddp)"
+            )
+
     def take(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         pairs = list(zip(bucket.parameters(), bucket.gradients()))
@@ -79,7 +93,7 @@ class HookState:
             if not self._waiting:
                 self._begin()
             self._announce(pairs)
-        self._given += pairs
+        self._pairs += pairs
         self._waiting.append((future, bucket.buffer()))
         if bucket.is_last():
             self._finish()
@@ -99,10 +113,10 @@ class HookState:
 
     def _finish(self) -> None:
         if self.rank is None:  # only the first step shows the layout
-            names = [(f"parameter {i}", p) for i, (p, _) in enumerate(self._given)]
+            names = [(f"parameter {i}", p) for i, (p, _) in enumerate(self._pairs)]
             self._start(names)
             self._begin()
-            self._announce(self._given)
+            self._announce(self._pairs)
         refusal = ""
         if self.rank.sparsified and self._uncleared_in == _autograd.current_task():
             refusal = (
@@ -116,7 +130,7 @@ class HookState:
                 raise _core.ConfigError(refusal or f"rank {rank}: {text}")
             if kind != "fine" and self.nonfinite == "raise" and not self._scales_loss():
                 raise _core.NumericError(f"rank {rank}: {text}")
-            places = [(self.places[id(parameter)], grad) for parameter, grad in self._given]
+            places = [(self.places[id(parameter)], grad) for parameter, grad in self._pairs]
             if kind == "fine":
                 _staging.write_averages(self.rank, places)
             else:
@@ -127,7 +141,7 @@ class HookState:
                 future.set_result(buffer)
         finally:
             self._waiting.clear()
-            self._given.clear()
+            self._pairs.clear()
             self._staged.clear()
 
 
@@ -146,6 +160,8 @@ def comm_hook(
     **options: Any,
 ) -> tuple[HookState, Any]:
     """A hook for DistributedDataParallel: ddp.register_comm_hook(*sf.comm_hook("safusion", ddp)).
+
+    The first of both results, `state`, is what sf.state_dict and sf.load_state_dict take.
 
     DDP's buckets only announce gradients that are ready. The method decides the units and their
     order, and keeps its state by parameter. Without `model`, the layout is taken from the first

@@ -10,9 +10,11 @@ import torch
 
 from sparfuse import _core
 from sparfuse.torch import _staging, _start, _state
+from sparfuse.torch._model import nothing
 
 _OWN = ("every", "made", "anchors", "parameters", "outer")
 _KINDS = ("residuals", "velocities", "copies", "averages")
+_REMEMBERED = ("remembered", "parts")
 
 
 class Fragment:
@@ -66,6 +68,7 @@ class Round:
 
     def __init__(
         self,
+        model: torch.nn.Module,
         fragments: list[Fragment],
         inner: Any,
         outer: Any,
@@ -75,6 +78,7 @@ class Round:
         inner_state: str,
         group: Any,
     ) -> None:
+        self.model = model
         self.fragments = fragments
         self.inner = inner
         self.inner_state = inner_state
@@ -84,6 +88,12 @@ class Round:
         self.delay = delay
         self.mix = mix
         self.made = 0  # steps of this window
+
+    def __deepcopy__(self, memo: Any) -> None:
+        return None
+
+    def __reduce__(self) -> Any:  # a copy of the model is in no context
+        return (nothing, ())
 
     @property
     def rank(self) -> Any:
@@ -106,6 +116,9 @@ class Round:
                 fragment.average()  # a rank has its state between exchanges
         parts = [_state.state_of(fragment) for fragment in self.fragments]
         state = dict(parts[0])
+        if len(parts) > 1:  # places of what is remembered are within a fragment
+            for kind in _REMEMBERED:
+                state[kind] = [part[kind] for part in parts]
         for kind in _KINDS:
             state[kind] = {}
             for part in parts:
@@ -171,6 +184,11 @@ class Round:
                 fragment.take()
             part = {key: value for key, value in one.items() if key not in _KINDS}
             part["steps"] = steps[number]
+            for kind in _REMEMBERED:
+                if isinstance(one.get(kind), list):
+                    part[kind] = one[kind][number]
+                elif len(names) > 1:
+                    part.pop(kind, None)  # an earlier version's, of the first fragment alone
             for kind in _KINDS:
                 part[kind] = {
                     store: {n: t for n, t in tensors.items() if n in fragment.names or len(names) == 1}
@@ -189,6 +207,16 @@ class Round:
         self.outer.load_state_dict(one["outer"])
         self.made = one["made"]
 
+    def _send(self, fragment: Fragment, moves: list[torch.Tensor]) -> None:
+        known = {id(parameter) for each in self.fragments for parameter in each.parameters}
+        for name, parameter in _start.trained(self.model.named_parameters()):
+            if id(parameter) not in known:
+                raise _core.ConfigError(
+                    f'"{name}" was added, replaced or thawed within sf.local_steps, and ranks would train '
+                    "it apart; leave the context before, and enter another one"
+                )
+        fragment.send(moves)
+
     def _due(self, step: int) -> Fragment | None:
         """The fragment that is received after this step of the window, from 1; sent `delay` before."""
         period = self.every // len(self.fragments)
@@ -204,7 +232,7 @@ class Round:
         else:
             sent = self._due(self.made + self.delay)
             if sent is not None:
-                sent.send(sent.moves())
+                self._send(sent, sent.moves())
             received = self._due(self.made)
             if received is not None:
                 self._step(received, received.take(), self.mix)
@@ -219,7 +247,7 @@ class Round:
         (fragment,) = self.fragments
         moves = fragment.moves()
         averages = fragment.take() if fragment.sent is not None else None
-        fragment.send(moves)
+        self._send(fragment, moves)
         if averages is not None:
             self._step(fragment, averages, 0.0)
         fragment.back()
@@ -283,12 +311,12 @@ class Round:
             moves = fragment.moves()  # of a window that has begun, if it lags
             self._step(fragment, fragment.take(), 0.0 if lags else self.mix)
             if lags and self.made > 0:
-                fragment.send(moves)
+                self._send(fragment, moves)
                 self._step(fragment, fragment.take(), 0.0)
             fragment.steps = 0 if lags else fragment.steps
         apart = [fragment for fragment in self.fragments if fragment.steps > 0]
         for fragment in apart:
-            fragment.send(fragment.moves())
+            self._send(fragment, fragment.moves())
         for fragment in apart:
             self._step(fragment, fragment.take(), 0.0)
 
@@ -344,7 +372,37 @@ def _fragments_of(
     return parts
 
 
-def _refusal_of_dates(every: int, fragments: int, delay: int, mix: float) -> str:
+def _refusal_of_local_steps(model: Any, inner: Any, options: Mapping[str, Any]) -> str:
+    if "trigger" in options:
+        return (
+            f"trigger = {options['trigger']!r}: averages arrive at set steps here, so that all ranks may "
+            "save their state after the same step without asking each other; expected no trigger, or "
+            'sparfuse.Method("shadowsync", ..., trigger="idle")'
+        )
+    if getattr(model, "_sparfuse", None) is not None:
+        return "the model is distributed, so that its gradients are averaged in each step; detach it"
+    if getattr(model, "_sparfuse_rounds", None) is not None:
+        return "the model is in another sf.local_steps; expected one at a time"
+    if not hasattr(inner, "param_groups"):
+        return f"inner is a {type(inner).__name__}; expected the optimizer of the model's parameters"
+    return _start.refusal_of_model(model)
+
+
+def _count_of(fragments: Any) -> Any:
+    return len(fragments) if isinstance(fragments, Sequence) else fragments
+
+
+def _refusal_of_dates(every: Any, of: Any, delay: Any, mix: Any, inner_state: Any) -> str:
+    for name, value in {"every": every, "delay": delay}.items():
+        if not isinstance(value, int):
+            return f"{name} = {value!r}: expected a whole number"
+    if not isinstance(mix, (int, float)):
+        return f"mix = {mix!r}: expected a number in [0, 1]"
+    if inner_state not in ("keep", "reset", "average"):
+        return f'inner_state = {inner_state!r}: expected "keep", "reset" or "average"'
+    if not isinstance(of, int) and (isinstance(of, str) or not isinstance(of, Sequence)):
+        return f"fragments = {of!r}: expected a number, or lists of parameters' names"
+    fragments = _count_of(of)
     given = f"every = {every}, fragments = {fragments}, delay = {delay}"
     if every < 1 or fragments < 1 or every % fragments != 0:
         return f"{given}: expected every to be a multiple of fragments"
@@ -401,38 +459,22 @@ def local_steps(
 
     Exchanges have set steps: there is no trigger="idle", as sparfuse.Method has it.
     """
-    if "trigger" in options:
-        raise _core.ConfigError(
-            f"local_steps: trigger = {options['trigger']!r}: averages arrive at set steps here, so that "
-            "all ranks may save their state after the same step without asking each other; expected "
-            'no trigger, or sparfuse.Method("shadowsync", ..., trigger="idle")'
-        )
-    count = fragments if isinstance(fragments, int) else len(fragments)
-    dates = _refusal_of_dates(every, count, delay, mix)
-    if dates:
-        raise _core.ConfigError(f"local_steps: {dates}")
-    refusal = _start.refusal_of_model(model)
-    if getattr(model, "_sparfuse", None) is not None:
-        refusal = (
-            "the model is distributed, so that its gradients are averaged in each step; detach it"
-        )
-    layout = [] if refusal else _start.trained(model.named_parameters())
-    stepped = {id(p) for of in inner.param_groups for p in of["params"]}
-    if not refusal and not any(id(p) in stepped for _, p in layout):
-        refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
-    parts = [layout]
-    if not refusal and layout:
-        try:
-            parts = _fragments_of(layout, fragments)
-        except _core.ConfigError as raised:  # other ranks must not wait for this one
+    refusal, layout, parts = _refusal_of_local_steps(model, inner, options), [], [[]]
+    refusal = refusal or _refusal_of_dates(every, fragments, delay, mix, inner_state)
+    if not refusal:
+        layout = _start.trained(model.named_parameters())
+        parts = [layout]
+        try:  # other ranks must not wait for this one
+            parts = _fragments_of(layout, fragments) if layout else parts
+        except _core.ConfigError as raised:
             refusal = str(raised)
-    if inner_state not in ("keep", "reset", "average"):
-        refusal = refusal or (
-            f'inner_state = {inner_state!r}: expected "keep", "reset" or "average"'
-        )
+        stepped = {id(p) for of in inner.param_groups for p in of["params"]}
+        if not any(id(p) in stepped for _, p in layout):
+            refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
+    refusal = refusal and f"local_steps: {refusal}"
     windows = {
         "every": every,
-        "fragments": count,
+        "fragments": _count_of(fragments),
         "delay": delay,
         "mix": mix,
         "inner_state": inner_state,
@@ -448,7 +490,7 @@ def local_steps(
         if outer is None:
             parameters = [parameter for _, parameter in layout]
             outer = torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
-        rounds = Round(started, inner, outer, every, delay, mix, inner_state, group)
+        rounds = Round(model, started, inner, outer, every, delay, mix, inner_state, group)
         handle = inner.register_step_post_hook(lambda *_: rounds.count())
         object.__setattr__(model, "_sparfuse_rounds", rounds)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import weakref
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,6 +25,10 @@ _IN_SEGMENTS = (
 )
 
 
+_FROZEN = (
+    "other parameters are frozen than on rank 0, so that replicas would differ from now on; write "
+    "requires_grad_(False) for the same parameters on all ranks"
+)
 _PROBES = 16  # parameters, of as many parts of a model, that are looked at before accumulation
 
 
@@ -89,6 +94,7 @@ class DistributedModel:
         self._sync = False
         self._grads: dict[int, torch.Tensor] = {}
         self._staged: list[torch.Tensor] = []
+        self._unsent: set[int] = set()  # what passes within no_sync gave gradients
         self._refusal = ""
         self.averages = 0  # how many backward passes made averages
         self._not_cleared = False
@@ -156,7 +162,10 @@ class DistributedModel:
         grad = parameter.grad
         if grad is not None and getattr(grad, "_sparfuse_version", -2) == grad._version - 1:
             self._not_cleared = True  # all that came behind the averages is this gradient
-        if not self._sync or self._refusal:
+        if not self._sync:
+            self._unsent.add(index)
+            return
+        if self._refusal:
             return
         if grad is None:
             self._refusal = (
@@ -164,13 +173,17 @@ class DistributedModel:
                 "steps within backward?); step after backward(), when averages are there"
             )
             return
+        self._announce(index, parameter, grad)
+
+    def _announce(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
         self._grads[index] = grad
-        if grad.dtype is torch.float32 and grad.is_contiguous() and not grad.requires_grad:
+        plain = type(grad) is torch.Tensor and grad.dtype is torch.float32
+        if plain and grad.is_contiguous() and not grad.requires_grad:
             self.rank.announce(index, grad.data_ptr(), grad.numel())
         else:
-            self._ready_otherwise(index, parameter, grad)
+            self._announce_otherwise(index, parameter, grad)
 
-    def _ready_otherwise(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
+    def _announce_otherwise(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
         self._refusal = self._refusal_of(index, parameter, grad)
         if self._refusal:
             return
@@ -180,6 +193,11 @@ class DistributedModel:
 
     def _refusal_of(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> str:
         name = self.names[index]
+        if grad.device.type == "cpu" and grad.layout is torch.strided and grad.data_ptr() == 0:
+            return (
+                f'the gradient of "{name}" is a {type(grad).__name__}, which has no memory of its own; '
+                "expected a plain tensor: write gradient.full_tensor() where it is made"
+            )
         if grad.layout is not torch.strided:
             return (
                 f'the gradient of "{name}" is sparse ({grad.layout}); write '
@@ -268,9 +286,19 @@ class DistributedModel:
     def _announce_rest(self) -> None:
         self._accumulated()
         self._end = None
+        for index in sorted(self._unsent - self._grads.keys()):
+            parameter = self.parameters[index]
+            if parameter.grad is not None and not self._refusal:
+                self._announce(index, parameter, parameter.grad)
+        self._unsent.clear()
         refusal = self._refusal or self._refusal_at_end()
         self._refusal = refusal
-        self.rank.end_backward(refusal)
+        self.rank.end_backward(refusal, self._frozen())
+
+    def _frozen(self) -> int:
+        """A number of the parameters that were frozen after distribute; 0 if none was."""
+        frozen = [index for index, p in enumerate(self.parameters) if not p.requires_grad]
+        return zlib.crc32(repr(frozen).encode()) if frozen else 0
 
     def _refusal_at_end(self) -> str:
         not_cleared, self._not_cleared = self._not_cleared, False
@@ -344,7 +372,7 @@ class DistributedModel:
             if kind == "fine":
                 self._write()
             elif kind == "refused":
-                raise _core.ConfigError(refusal or f"rank {rank}: {text}")
+                raise _core.ConfigError(refusal or f"rank {rank}: {text or _FROZEN}")
             elif self.nonfinite == "raise" and not self._scales_loss():
                 raise _core.NumericError(f"rank {rank}: {text}")
             else:
@@ -421,8 +449,8 @@ class DistributedModel:
         return None
 
     def __reduce__(self) -> Any:
-        return (_nothing, ())
+        return (nothing, ())
 
 
-def _nothing() -> None:
-    """Makes the None that a copied or pickled model has instead of a DistributedModel."""
+def nothing() -> None:
+    """Makes the None that a copied or pickled model has instead of what hooks it."""

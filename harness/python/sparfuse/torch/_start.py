@@ -75,6 +75,12 @@ def refusal_of_model(model: Any) -> str:
     return ""
 
 
+def refusal_of_nonfinite(nonfinite: Any) -> str:
+    if nonfinite in ("raise", "propagate"):
+        return ""
+    return f'nonfinite = "{nonfinite}": expected "raise" or "propagate"'
+
+
 def trained(named: Any) -> list[tuple[str, torch.nn.Parameter]]:
     """The trained parameters, the last layer first: about the order of their gradients in backward."""
     return [(name, p) for name, p in named if p.requires_grad and has_elements(p)][::-1]
@@ -106,14 +112,14 @@ def _shown(value: Any) -> str:
 _TABLES = {
     "file": "{} of the method's file",
     "options": "{}",
-    "windows": "{}",
+    "besides": "{}",
     "parts": "the content of {}",
 }
 
 
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """The first difference between two ranks' settings: its name, and both values."""
-    for key in ("sparfuse", "torch", "method", "file", "options", "windows", "parts", "layout", "plan"):
+    for key in ("sparfuse", "torch", "method", "file", "options", "besides", "parts", "layout", "plan"):
         a, b = mine[key], theirs[key]
         if a == b:
             continue
@@ -210,11 +216,11 @@ def start_rank(
     group: Any,
     options: dict[str, Any],
     refusal: str = "",
-    windows: Mapping[str, Any] | None = None,
+    besides: Mapping[str, Any] | None = None,
 ) -> Method:
     """This process's rank of the method, connected to all others. If one rank raises, all do.
 
-    windows: what ranks that train alone must have in common besides.
+    besides: what ranks must have in common besides the method's options.
     """
     require_group()
     rank = dist.get_rank(group)
@@ -250,8 +256,8 @@ def start_rank(
             "torch": torch.__version__,
             "method": _one_by_one(method),
             "file": file,
-            "options": {k: _one_by_one(v) for k, v in options.items() if k != "threads"},
-            "windows": {k: _one_by_one(v) for k, v in (windows or {}).items()},
+            "options": _written({k: v for k, v in options.items() if k != "threads"}),
+            "besides": _one_by_one(besides or {}),
             "parts": parts,
             "layout": [(name, shape, str(p.dtype)) for (name, shape), (_, p) in zip(shapes, layout)],
             "plan": plan,

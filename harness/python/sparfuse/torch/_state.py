@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy
 import torch
 
 from sparfuse import _core
@@ -39,7 +40,46 @@ def state_of(model: _Keeps) -> dict[str, Any]:
             for store, tensors in found[kind].items()
         }
     state["remembered"] = {place: torch.from_numpy(a) for place, a in found["remembered"].items()}
+    state["parts"] = {kind: _saved(memory, kind) for kind, memory in found["parts"].items()}
     return state
+
+
+def _saved(value: Any, of: str, place: str = "") -> Any:
+    """What a class in Python remembers, in types that torch.load(weights_only=True) reads."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, (str, int)):
+                raise _core.ConfigError(
+                    f"{of}: state_dict() returned a dict{place} with the key {key!r}; expected a str"
+                )
+        return {key: _saved(one, of, f"{place}[{key!r}]") for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        saved = [_saved(one, of, f"{place}[{at}]") for at, one in enumerate(value)]
+        return saved if isinstance(value, list) else tuple(saved)
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
+        try:
+            return torch.from_numpy(numpy.asarray(value))
+        except (TypeError, ValueError):  # another dtype, or another byte order
+            kind = f"array of {value.dtype.str}"
+    elif value is None or type(value) in (bool, int, float, str, bytes):
+        return value
+    else:
+        kind = type(value).__name__
+    raise _core.ConfigError(
+        f"{of}: state_dict() returned a dict with {place}, of type {kind}; expected numbers, strings and "
+        "NumPy arrays of numbers, and dicts, lists and tuples of these"
+    )
+
+
+def _restored(value: Any) -> Any:
+    """What _saved got."""
+    if isinstance(value, Mapping):
+        return {key: _restored(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_restored, value))
+    if isinstance(value, torch.Tensor):
+        return value.numpy() if value.dim() else value.numpy()[()]  # a number keeps its dtype
+    return value
 
 
 def load_state(model: _Keeps, state: Any, change: str) -> None:
@@ -51,6 +91,8 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
             f"state is a {type(state).__name__}; expected a result of state_dict(), or a list of those"
         )
     states = [state] if isinstance(state, Mapping) else list(state)
+    if not states:
+        raise _core.ConfigError("state is an empty list; expected results of state_dict()")
     for one in states:
         if not isinstance(one, Mapping):
             raise _core.ConfigError(
@@ -66,11 +108,14 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
                 f'state is of method "{one["method"]}", the model of "{model.method.name}"; '
                 "expected the same"
             )
+        for key in ("rank", "world_size", "steps"):
+            if not isinstance(one[key], int):
+                raise _core.ConfigError(f"state has {key} = {one[key]!r}; expected a whole number")
         for kind in _KINDS:
             for tensors in one.get(kind, {}).values():
                 _require_names(tensors, model)
     by_rank = {one["rank"]: one for one in states}
-    then = states[0]["world_size"] if states else 0
+    then = states[0]["world_size"]
     if then == world_size:
         if rank not in by_rank:
             raise _core.ConfigError(
@@ -79,7 +124,7 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
         chosen = by_rank[rank]
     else:
         missing = [r for r in range(then) if r not in by_rank]
-        if missing or not states:
+        if missing:
             raise _core.ConfigError(
                 f"state is of {then} ranks, now there are {world_size}, and it lacks rank "
                 f"{', '.join(map(str, missing))}; expected a list of all {then}"
@@ -87,13 +132,14 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
         chosen = _mean([by_rank[r] for r in range(then)], drop=change == "reset")
     arrays = {
         kind: {
-            store: {name: tensor.numpy() for name, tensor in tensors.items()}
+            store: {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
             for store, tensors in chosen.get(kind, {}).items()
         }
         for kind in _KINDS
     }
     remembered = chosen.get("remembered", {})  # which states of earlier versions lack
     arrays["remembered"] = {place: numbers.tolist() for place, numbers in remembered.items()}
+    arrays["parts"] = _restored(chosen.get("parts", {}))
     model.rank.load_state(arrays, chosen["steps"])
 
 
@@ -102,6 +148,10 @@ def _require_names(tensors: Mapping[str, Any], model: _Keeps) -> None:
         if name not in tensors:
             raise _core.ConfigError(
                 f'the state of "{name}" is missing: expected an entry for each tensor of the model'
+            )
+        if not isinstance(tensors[name], torch.Tensor):
+            raise _core.ConfigError(
+                f'the state of "{name}" is a {type(tensors[name]).__name__}; expected a tensor'
             )
     known = set(model.names)
     for name in tensors:
@@ -113,7 +163,7 @@ def _require_names(tensors: Mapping[str, Any], model: _Keeps) -> None:
 
 
 def _mean(states: list[Mapping[str, Any]], drop: bool) -> dict[str, Any]:
-    mean: dict[str, Any] = {"steps": states[0]["steps"]}
+    mean: dict[str, Any] = {"steps": states[0]["steps"], "parts": None}  # which begin anew
     for kind in _KINDS:
         mean[kind] = {}
         if drop or kind == "averages":  # of as many ranks as there were: they begin anew

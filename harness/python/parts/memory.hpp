@@ -1,0 +1,56 @@
+// Saves and restores what an object of a class in Python keeps from step to step.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+#include "harness/python/gil.hpp"
+
+namespace sparfuse::python {
+
+// Whether a class, or an object of it, has state_dict(self) and load_state_dict(self, state). Needs
+// the GIL. Throws Error{kConfig}, beginning with `who`, where it has one of them alone.
+bool KeepsMemory(const pybind11::object& of, const std::string& who);
+
+// The memory of one object. All functions need the GIL, and throw Error{kConfig}, beginning with
+// `who`, for what the methods raise and for a state that is no dict.
+class PartMemory {
+ public:
+  // kind: "sparsifier", "feedback", ...; who: how errors begin. Throws as KeepsMemory does.
+  PartMemory(std::string kind, std::string who, KeptObject object);
+
+  const std::string& kind() const { return kind_; }
+  const std::string& who() const { return who_; }
+  // Without the methods nothing is known of a memory: it is not saved, and Load refuses.
+  bool kept() const { return kept_; }
+
+  // A copy, of which the object changes nothing later.
+  pybind11::object Save() const;
+  // state: a result of Save, which the object gets a copy of.
+  void Load(const pybind11::object& state) const;
+
+ private:
+  template <class Call>
+  auto Do(const char* called, const Call& call) const;
+
+  std::string kind_, who_;
+  KeptObject object_;
+  bool kept_;
+};
+
+// A part of a method whose class is in Python.
+class HasMemory {
+ public:
+  virtual ~HasMemory() = default;
+  virtual PartMemory Memory() const = 0;
+};
+
+// {kind: state} of each part that keeps a memory.
+pybind11::dict SaveMemories(const std::vector<PartMemory>& memories);
+// Restores the memory of each part that keeps one from {kind: state}. Throws Error{kConfig} naming
+// the part whose state is missing, or that has no methods for the state that is there.
+void LoadMemories(const std::vector<PartMemory>& memories, const pybind11::dict& states);
+
+}  // namespace sparfuse::python
