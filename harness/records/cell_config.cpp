@@ -178,14 +178,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::kind>({.name = "kind",
                      .choices = {"throughput", "convergence"},
                      .fallback = "\"throughput\"",
-                     .meaning = "what a trial measures: the time of its steps, or the metric while "
-                                "it trains",
+                     .meaning = "measurement of a trial: the time of its steps, or the metric "
+                                "while it trains",
                      .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 29, .column = "kind", .named = true}}),
       Key<&C::mode>({.name = "mode",
-                     .meaning = "how numbers are obtained: on this machine, over a link that is "
-                                "slowed down, or by the model",
+                     .meaning = "origin of the numbers: this machine, a link that is slowed down, "
+                                "or the model",
                      .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 8, .column = "mode", .named = true}}),
@@ -257,7 +257,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::workers>({.name = "workers",
                         .range = {1, 65536},
                         .unit = "ranks",
-                        .meaning = "how many ranks train together",
+                        .meaning = "number of ranks that train together",
                         .as_given = true,
                         .cell = {.telling = 4, .column = "workers", .named = true}}),
       Key<&C::ranks_per_node>({.name = "ranks_per_node",
@@ -265,7 +265,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                .unit = "ranks",
                                .fallback = "measured: workers; emulated: 1; modelled: the declared "
                                            "cluster's, else 1",
-                               .meaning = "how many ranks share a node; a divisor of workers",
+                               .meaning = "number of ranks that share a node; a divisor of workers",
                                .cell = {.launch = true, .telling = 12}}),
       Key<&C::link>({.name = "link",
                      .unit = "Gbit/s, microseconds",
@@ -320,8 +320,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .above_least = true,
            .unit = "fraction of elements",
            .fallback = "0.01; nonzeros: the workload's, if it is sparse by nature",
-           .meaning = "how much of a gradient is kept; 1 for methods that send dense "
-                      "gradients",
+           .meaning = "fraction of a gradient's elements that is kept; 1 for methods that send "
+                      "dense gradients",
            .cell = {.part = kSparsity, .telling = 5, .column = "density", .named = true}})
           .If(IsCell),
       Key<&C::feedback>({.name = "feedback",
@@ -410,7 +410,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::warmup_steps>({.name = "warmup_steps",
                              .range = {0, 1e7},
                              .unit = "steps",
-                             .fallback = "5, behind a live method's dense_warmup_steps; "
+                             .fallback = "5, after a live method's dense_warmup_steps; "
                                          "convergence: 0",
                              .meaning = "steps before those measured",
                              .cell = {.launch = true, .telling = 25}}),
@@ -450,7 +450,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .range = {0.001, 86400},
                                  .unit = "seconds",
                                  .fallback = "60",
-                                 .meaning = "the longest that a rank waits for another",
+                                 .meaning = "longest time that a rank waits for another",
                                  .as_given = true,
                                  .cell = {.launch = true, .telling = 28}}),
       Key<&C::sparsifiers>({.name = "sparsifiers",

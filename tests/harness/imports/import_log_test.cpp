@@ -188,7 +188,7 @@ TEST(ImportLogCases, AreRead) {
          "patterns[1]: it matches no line"},
         {"log-09-imagenet-resumed.log", "pytorch-imagenet.toml",
          "workers = 8\nbatch_per_worker = 32\nsteps_again = \"last\"\n", 0, 0,
-         "20 lines left out, whose steps come again"},
+         "20 lines left out, since their steps come again"},
         {"log-10-tf-estimator.log", "log-10.map.toml", kEight, 1327, 12, ""},
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
@@ -299,11 +299,11 @@ TEST(ImportLog, StepsMayStandAloneBehindTheirValues) {
   };
   EXPECT_EQ(read(text).at(0).value, 4);  // the median of steps 3 to 5
   EXPECT_EQ(notes,
-            std::vector<std::string>{"steps stand in lines behind the lines of their times"});
-  // It may begin behind step 0, or at it: nothing in the log tells.
+            std::vector<std::string>{"the line of each step comes after the line of its time"});
+  // It may begin after step 0, or at it: nothing in the log tells.
   EXPECT_EQ(read("step 0\n" + text).at(0).value, 4.5);
   ASSERT_EQ(notes.size(), 1u);
-  ExpectIn("each time counts as that of the step before it", notes[0]);
+  ExpectIn("each time counts for the step before it", notes[0]);
 }
 
 // Each state of the bar counts, though backspaces go over it.
