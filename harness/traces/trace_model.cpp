@@ -338,7 +338,7 @@ class ModelMaker {
     if (scale_ > kMostStretch) {
       Fail(
           fmt::format("--step-ms {:g}: the traced step takes {:.3f} ms, under the profiler: "
-                      "expected the same step without it, which is no longer",
+                      "expected the same step without it, which cannot take longer",
                       *asked_.step_ms, facts_->period_us->median / 1e3));
     }
     made_.corrections.push_back(
