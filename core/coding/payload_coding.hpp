@@ -1,4 +1,4 @@
-// Codes sparse payloads in fewer bytes: values as halves, indices as gaps. selection_coding.hpp has
+// Codes sparse payloads in fewer bytes: values in fp16, indices as gaps. selection_coding.hpp has
 // the other codings, which code each selection by itself.
 //
 // A coded payload, little-endian:

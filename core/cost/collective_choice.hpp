@@ -24,8 +24,8 @@
 // W. Gropp, IJHPCA 19(1), 2005 (start-up and rate). Processor time of sums is left out, and so are
 // sums that a switch computes (NVLS, SHARP).
 //
-// Computes too which algorithm and protocol NCCL chooses for a collective, and the time that NCCL's
-// tuner predicts for it. All functions are pure.
+// Also computes the algorithm and protocol that NCCL chooses for a collective, and the time that
+// its tuner predicts. All functions are pure.
 //
 // Source: github.com/NVIDIA/nccl, src/graph/tuning.cc, with the constants below.
 // Deviations:
