@@ -129,7 +129,7 @@ TEST(ImportLog, MistakesAreNamed) {
     return ErrorOf([&] { Log(text, map); });
   };
   ExpectIn("no workers", error("t 1\n", "warmup = 0\n" + lines));
-  ExpectIn("no warmup: expected how many first steps", error("t 1\n", "workers = 1\n" + lines));
+  ExpectIn("no warmup: expected the number of first steps", error("t 1\n", "workers = 1\n" + lines));
   ExpectIn("train.log:2: seconds = \"x\": expected a number",
            error("t 1\nt x\n", "workers = 1\nwarmup = 0\n" + lines));
   ExpectIn("m.toml:7: patterns[0]: it matches no line of train.log",
@@ -250,8 +250,8 @@ TEST(ImportLogCases, StepsThatGoBackAreNamedWithBothLines) {
           "workers = 8\nbatch_per_worker = 32\n", 0, 0, ""});
   });
   ExpectIn(
-      "log-09-imagenet-resumed.log:44: step 400 behind step 780 in "
-      "log-09-imagenet-resumed.log:41: expected steps that grow",
+      "log-09-imagenet-resumed.log:44: step 400 after step 780 in "
+      "log-09-imagenet-resumed.log:41: expected rising steps",
       said);
 }
 
