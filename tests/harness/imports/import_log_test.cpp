@@ -129,7 +129,8 @@ TEST(ImportLog, MistakesAreNamed) {
     return ErrorOf([&] { Log(text, map); });
   };
   ExpectIn("no workers", error("t 1\n", "warmup = 0\n" + lines));
-  ExpectIn("no warmup: expected the number of first steps", error("t 1\n", "workers = 1\n" + lines));
+  ExpectIn("no warmup: expected the number of first steps",
+           error("t 1\n", "workers = 1\n" + lines));
   ExpectIn("train.log:2: seconds = \"x\": expected a number",
            error("t 1\nt x\n", "workers = 1\nwarmup = 0\n" + lines));
   ExpectIn("m.toml:7: patterns[0]: it matches no line of train.log",
