@@ -26,8 +26,8 @@ class Anchors {
   // layout: outlives it. device: of the parameters. Throws Error{kOutOfMemory} if it has no room.
   Anchors(const GradientLayout& layout, const LocalSteps& steps, Device device = {});
 
-  // Sets the anchor to these parameters, and the outer state to zero. stream: orders the reads and
-  // writes of the parameters from now on.
+  // Sets the anchor to these parameters, and the outer state to zero. stream: in whose order the
+  // parameters are read and written from now on.
   void Begin(ParameterView parameters, const Stream& stream = {});
   // The same parameters lie in other memory from now on.
   void Move(ParameterView parameters);

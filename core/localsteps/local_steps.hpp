@@ -45,7 +45,7 @@ struct LocalSteps {
   float mix = 0;            // weight of the rank's own parameters
   bool long_first = false;  // no fragment is received before the first window is over
   float penalty = 1;        // D is divided by it first: for averages that come late
-  float outer_clip = 0;     // largest norm of b over tensors received together; 0: any
+  float outer_clip = 0;     // the largest norm of b over what is received together; 0: any
   // Of selections: D is the sum divided by the ranks that sent the element, not by all.
   bool by_senders = false;
   // Of selections: the values of a rank are first scaled down to the median norm over ranks.

@@ -56,10 +56,10 @@ struct Course {
   int workers = 1;
 };
 
-// The steps that a recipe's epochs take, to the next whole one; 0 if it has none.
+// The steps that a recipe's epochs take, to the next whole one; 0 where it has none.
 std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch);
 
-// The learning rate at `step` (0-based), without the reduction by a plateau.
+// The learning rate at `step` (0-based), without what a plateau takes off.
 double LearningRate(const Recipe& recipe, std::uint64_t step, const Course& course);
 
 // The factor of schedule "plateau": multiplied by decay_factor whenever the loss has not fallen by

@@ -180,7 +180,7 @@ def ablation(experiment, part, figure, styles):
         rows = _table_rows(steps, published, rows_of[position])
         table.groups.append((selection.heading(fields, inside, (x,)), rows))
     handles = [Patch(label=name, **styles[name].bar()) for name in variants] + found.handles()
-    title = figure.get("title") or f"Gain of each step from {variants[0]} to {variants[-1]}"
+    title = figure.get("title") or f"What each step from {variants[0]} to {variants[-1]} gains"
     shown = [row for row in published.rows if not row.stated]
     text = caption(
         chosen,
