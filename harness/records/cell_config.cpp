@@ -178,14 +178,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::kind>({.name = "kind",
                      .choices = {"throughput", "convergence"},
                      .fallback = "\"throughput\"",
-                     .meaning = "measurement of a trial: the time of its steps, or the metric "
-                                "while it trains",
+                     .meaning = "what a trial measures: the time of its steps, or the metric while "
+                                "it trains",
                      .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 29, .column = "kind", .named = true}}),
       Key<&C::mode>({.name = "mode",
-                     .meaning = "origin of the numbers: this machine, a link that is slowed down, "
-                                "or the model",
+                     .meaning = "how numbers are obtained: on this machine, over a link that is "
+                                "slowed down, or by the model",
                      .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 8, .column = "mode", .named = true}}),
@@ -257,7 +257,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::workers>({.name = "workers",
                         .range = {1, 65536},
                         .unit = "ranks",
-                        .meaning = "number of ranks that train together",
+                        .meaning = "how many ranks train together",
                         .as_given = true,
                         .cell = {.telling = 4, .column = "workers", .named = true}}),
       Key<&C::ranks_per_node>({.name = "ranks_per_node",
@@ -265,7 +265,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                .unit = "ranks",
                                .fallback = "measured: workers; emulated: 1; modelled: the declared "
                                            "cluster's, else 1",
-                               .meaning = "number of ranks that share a node; a divisor of workers",
+                               .meaning = "how many ranks share a node; a divisor of workers",
                                .cell = {.launch = true, .telling = 12}}),
       Key<&C::link>({.name = "link",
                      .unit = "Gbit/s, microseconds",
