@@ -92,13 +92,13 @@ std::span<const OptionSpec> SendingOptions() {
                    "indices of a sparse payload; delta: two bytes if a gap is below 65535; bloom: "
                    "a Bloom filter of each tensor's indices; u12: 12 bits each, within chunks"),
       ChoiceOption("bloom_policy", "leftmost", {"leftmost", "random", "p0"},
-                   "which indices of a filter are sent, as many as were selected: the first, or "
-                   "the first of a permutation; p0: all"),
+                   "indices of a filter that are sent, as many as were selected: the first, or the "
+                   "first of a permutation; p0: all"),
       NumberOption("bloom_fpr", 0.0, 0, 0.5,
                    "fraction of the indices that were not selected but are in the filter; 0: a "
                    "tenth of the selected fraction"),
       ChoiceOption("scope", "tensor", {"tensor", "chunk"},
-                   "what the four levels of codes4 are for: a tensor, or each of its chunks"),
+                   "scope of the four levels of codes4: a tensor, or each of its chunks"),
       {"payload_dense",
        "indexed",
        0,

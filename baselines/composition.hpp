@@ -99,7 +99,7 @@ struct TensorChoice {
   std::size_t max_ndim = 0;                   // tensors of at most so many dimensions are dense
   std::vector<std::string> dense;             // never sparsified
   std::vector<std::string> without_feedback;  // their unsent elements are lost
-  // Dense tensors lie behind the others, for strategies that select from fused buffers.
+  // Dense tensors lie after the others, for strategies that select from fused buffers.
   bool dense_apart = false;
 };
 

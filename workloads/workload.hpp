@@ -18,8 +18,8 @@
 
 namespace sparfuse::workloads {
 
-// What products of matrices and convolutions are computed with; parameters, gradients and what the
-// optimizer keeps are float32 always.
+// The precision of matrix products and convolutions; parameters, gradients and optimizer state are
+// always float32.
 enum class Precision : std::uint8_t {
   kFp32,
   kTf32,  // CUDA only: inputs rounded to 10 bits of mantissa, sums in float32
@@ -61,7 +61,7 @@ struct ParameterInfo {
 };
 
 struct Evaluation {
-  double metric = 0;        // what the catalog's `metric` says
+  double metric = 0;        // the catalog's `metric`
   double loss = 0;          // mean cross-entropy, nats per image, token or window
   std::size_t samples = 0;  // evaluated
   // Of questions: answers that are right as a whole.
@@ -74,11 +74,11 @@ struct Evaluation {
 // Memory is the configured device's, float32, contiguous. Calls come from one thread at a time,
 // except SetGradient (see there). Deterministic: with one thread, equal configurations and equal
 // gradients set give equal losses, gradients and states bit for bit. Initial parameters, batches
-// and what is dropped are equal on all devices, bit for bit.
+// and dropped elements are equal on all devices, bit for bit.
 //
-// On CUDA what is called runs in the order of the configured stream, and only what says so waits
-// for it. Whoever reads a gradient on another stream has the configured one wait for that (an
-// event) before the next ClearGradients, which frees it.
+// On CUDA calls run in the order of the configured stream, and only those that say so wait for it.
+// Whoever reads a gradient on another stream has the configured one wait for that (an event) before
+// the next ClearGradients, which frees it.
 class TrainingWorkload {
  public:
   // Called with a parameter's index in Parameters() and its gradient, [numel], in the memory of the
@@ -103,14 +103,13 @@ class TrainingWorkload {
   // into that stream.
   virtual void SetGradientHook(GradientHook hook) = 0;
 
-  // Drops the gradients of the last step, so that none is accumulated onto, and forgets what
-  // SetGradient gave.
+  // Drops the gradients of the last step, so that nothing accumulates onto them, and forgets the
+  // arrays of SetGradient.
   virtual void ClearGradients() = 0;
 
-  // Makes what BeginForward(step, micro_step) needs of the host: the batch and what it drops,
-  // copied to the device. Optional, for one step ahead at most: otherwise BeginForward does it. A
-  // step that is timed on CUDA should not, as the programs of the papers load their data beside the
-  // training.
+  // Makes the host's part of BeginForward(step, micro_step): the batch and its dropout, copied to
+  // the device. Optional, for one step ahead at most: otherwise BeginForward does it. A step that
+  // is timed on CUDA should not, as the programs of the papers load their data beside the training.
   virtual void Prepare(std::uint64_t step, int micro_step) = 0;
 
   // Runs the model on this rank's batch for (step, micro_step), both 0-based, and keeps the graph
@@ -154,21 +153,21 @@ class TrainingWorkload {
   virtual void CopyState(std::size_t part, std::span<float> host) = 0;
   virtual void SetState(std::size_t part, std::span<const float> host) = 0;
 
-  // Running statistics of batch normalisation, on the host; empty where the model keeps none. They
-  // follow this rank's batches and are no part of DeviceState(): ranks' differ, and their mean is
-  // what an evaluation should use. Setting all ranks' to their mean leaves that mean's course as it
-  // would have been. Both wait for the device.
+  // Running statistics of batch normalisation, on the host; empty if the model keeps none. They
+  // follow this rank's batches and are no part of DeviceState(). The ranks differ in them, and an
+  // evaluation should use their mean. Setting all ranks' to their mean leaves that mean's course as
+  // it would have been. Both wait for the device.
   virtual std::vector<float> Statistics() { return {}; }
   virtual void SetStatistics(std::span<const float>) {}
 
-  // Tells what an evaluation found, the same on all ranks, to schedules that follow it.
+  // Gives the loss of an evaluation, the same on all ranks, to schedules that follow it.
   virtual void Observe(double /*loss*/) {}
 
   // Training samples of an epoch over all ranks, and the steps that go through them; 0: its data
   // has no end.
   virtual std::uint64_t TrainingSamples() const { return 0; }
   virtual std::uint64_t StepsPerEpoch() const { return 0; }
-  // Of Update(step), as the schedule has it now.
+  // The rate of Update(step), by the present schedule.
   virtual double LearningRateAt(std::uint64_t /*step*/) const { return 0; }
 
   // How long forward passes (or Prepare) have waited for data since the last call, in seconds.
@@ -178,7 +177,7 @@ class TrainingWorkload {
   // the same for all seeds (0: all of them). Deterministic; changes nothing.
   virtual Evaluation Evaluate(std::size_t max_samples) = 0;
 
-  // What the model said in the last evaluation, as JSON: of questions {"ID": "answer"}; else "".
+  // The model's answers in the last evaluation, as JSON: of questions {"ID": "answer"}; else "".
   virtual std::string Predictions() const { return ""; }
 
   // The metric of the best predictor without context on the same test data: perplexity of the

@@ -4,7 +4,8 @@
 // Source:      ARC-Top-K, arXiv 2510.26709, and the hooks that were published with it.
 // Deviations:  in the descriptor.
 //
-// Of each tensor, a matrix G of rows, what a rank has accumulated (x = gradient + residual):
+// For each tensor, with the matrix G of rows of a rank's accumulated gradient (x = gradient +
+// residual):
 //
 //   S = G V / sqrt(q)         V has q columns of normal numbers, drawn anew in every step, the same
 //                             on all ranks
@@ -12,8 +13,8 @@
 //   the ceil(density * rows) rows whose sums of S have the largest norms
 //   all-reduce of their values ("shared-indices-allreduce", which checks that they are the same)
 //
-// A tensor of which all rows are sent has no sketch. Memory "ef21m" keeps, of each tensor, an
-// average h of gradients g and what ranks have been told of theirs, and of their sum:
+// A tensor whose rows are all sent has no sketch. Memory "ef21m" keeps for each tensor an average h
+// of gradients g, the part of it that other ranks have (told), and the sum of all ranks' parts:
 //
 //   h <- (1 - eta) h + eta g;  c = h - told;  told and the sum of all take c of the selected rows,
 //   and the sum is applied. In the first step everything is sent.
@@ -39,7 +40,7 @@ struct RowShape {
   std::size_t elements = 0;  // the last row may be shorter
 
   std::size_t LengthOf(std::size_t row) const;
-  // Those of a selection of this density: at least one.
+  // The number of rows of a selection of this density: at least one.
   std::size_t Kept(double density) const;
 };
 
@@ -48,7 +49,7 @@ struct RowShape {
 std::vector<std::uint32_t> LargestRows(std::span<const float> sketch, std::size_t columns,
                                        std::size_t kept);
 
-// Options: `sketch`, the columns q; `memory`, what becomes of what is not sent, and `eta` of it;
+// Options: `sketch`, the columns q; `memory`, the fate of rows that are not sent, and its `eta`;
 // `seed`.
 CollectiveDescriptor ArcRows();
 

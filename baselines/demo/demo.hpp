@@ -5,7 +5,7 @@
 //              2411.19870, Algorithm 1.
 // Deviations:  in the descriptor.
 //
-// Of what a rank has accumulated of a unit (x = rate * gradient + decay * momentum):
+// For a rank's momentum of a unit (x = rate * gradient + decay * momentum):
 //
 //   C = the transform of each tensor's tiles; the k largest magnitudes of each tile are sent, and
 //       what they stand for leaves the momentum: x - inverse(sent)
@@ -30,7 +30,7 @@ namespace sparfuse::baselines {
 std::size_t CoefficientBytes(std::size_t count);
 
 // Options: `k`, coefficients of a tile; `tile`, its sides, and `tiles`, how dimensions are cut into
-// them; `combine`, what a sum of coefficients is divided by.
+// them; `combine`, the divisor of a sum of coefficients.
 CollectiveDescriptor DemoCoefficients();
 
 }  // namespace sparfuse::baselines

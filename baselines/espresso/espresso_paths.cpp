@@ -259,8 +259,8 @@ Handle EspressoPaths::SendDense(Engine& engine, const Unit& unit, ExchangeReques
 const StrategyDescriptor kEspressoPaths = {
     .name = "espresso",
     .summary =
-        "each unit by one of Espresso's options: whole, in halves, or compressed within or "
-        "between nodes, on cards or processors",
+        "each unit by one of Espresso's options: in fp32, in fp16, or compressed within or between "
+        "nodes, on cards or processors",
     .source = "Wang et al., Espresso, EuroSys 2023",
     .revision = 2,
     .deviations = "",

@@ -380,7 +380,7 @@ CollectiveDescriptor OkTopkCollective() {
               "The global threshold is also exact in the first step of a unit, after a change of "
               "k, and if fewer than k sums were not 0. Of equal sums at the k-th place the first "
               "are taken. Owners add in rank order. Indices and values travel in one message, "
-              "whose length says their count; boundaries of regions are 64 bits wide. Sums are "
+              "whose length gives their count; boundaries of regions are 64 bits wide. Sums are "
               "balanced before the gather if a region has over four times the average, as in the "
               "paper but not in its code."};
 }

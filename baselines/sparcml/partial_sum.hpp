@@ -26,7 +26,7 @@ namespace sparfuse::baselines {
 enum class DenseSwitch : std::uint8_t {
   kNever,
   kBytes,      // if its sparse form takes no fewer bytes: 8 count >= 4 elements
-  kPublished,  // from a third of the elements on, as the code of Ok-Topk's authors has it
+  kPublished,  // from a third of the elements on, as in the code of Ok-Topk's authors
 };
 
 inline bool IsDense(DenseSwitch rule, std::size_t count, std::size_t elements) {

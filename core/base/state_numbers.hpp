@@ -1,4 +1,4 @@
-// Writes what a state remembers as numbers, and reads it back. One function of the state does both.
+// Writes the memory of a state as numbers, and reads it back. One function of the state does both.
 #pragma once
 
 #include <cstddef>

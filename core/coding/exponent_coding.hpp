@@ -1,7 +1,7 @@
 // Codes floats without loss: nearby values have so few exponents that a few bits distinguish them.
 // Every bit pattern is restored: NaNs with their payloads, -0, infinities.
 //
-// Blocks of kExponentBlock values, the last one shorter, one behind the other, little-endian:
+// Blocks of kExponentBlock values, the last one shorter, one after another, little-endian:
 //   header     the largest exponent byte, the width of a code in bits (0 to 8), and as u16 the
 //              number of escaped exponents
 //   mantissas  three bytes per value: the sign in the highest bit, and 23 bits

@@ -1,4 +1,4 @@
-// Codes sparse payloads in fewer bytes: values as halves, indices as gaps. selection_coding.hpp has
+// Codes sparse payloads in fewer bytes: values in fp16, indices as gaps. selection_coding.hpp has
 // the other codings, which code each selection by itself.
 //
 // A coded payload, little-endian:
@@ -116,7 +116,7 @@ T LoadBytes(const std::byte* from) {
   return value;
 }
 
-// Writes the bytes of `value`; returns the position behind them.
+// Writes the bytes of `value`; returns the position after them.
 template <class T>
 std::byte* StoreBytes(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
@@ -129,7 +129,7 @@ PayloadHeader ReadHeader(std::span<const std::byte> bytes, std::uint8_t most_fla
 
 // Bytes of `count` values, kF32 or kF16, padded to a multiple of 4.
 std::size_t ValueBytes(ValueCoding coding, std::size_t count);
-// Writes ValueBytes of values; returns the position behind them.
+// Writes ValueBytes of values; returns the position after them.
 std::byte* StoreValues(ValueCoding coding, std::span<const float> values, std::byte* to);
 // Reads ValueBytes of values that lie at byte `begin` of the payload. Throws Error{kComm} if a
 // value is not finite or padding is not zero.

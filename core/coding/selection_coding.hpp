@@ -9,7 +9,7 @@
 // Source: DeepReduce (bloom_filter.hpp). As published, ranges of at most kLeastElements are not
 // coded so, but as u32 indices and f32 or f16 values (payload_coding.hpp).
 //
-// A coded selection, little-endian; several in a payload lie one behind the other:
+// A coded selection, little-endian; several in a payload lie one after another:
 //   header    8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, 2: fitted values, 3: a Bloom
 //             filter, 4: a permutation chooses among its positives), and as u32 the count of
 //             decoded elements. An empty selection has a header alone.
@@ -54,9 +54,9 @@ inline constexpr std::size_t kFitCoefficients = 6;  // degree 5
 // 1.
 using FitPolynomial = std::array<double, kFitCoefficients>;
 
-// The lengths of the segments of `count` values in descending order, of which the first `positives`
-// are above 0. Of p values, let s_1 > s_2 > ... be those of p / 5, 10, 30, 100, 300, 1000, 3000,
-// 10000, 30000 and 100000 (rounded down) that are above 30. The p positive values have segments
+// The lengths of the segments of `count` values in descending order; the first `positives` values
+// are above 0. For p values, let s_1 > s_2 > ... be the quotients p / 5, p / 10, p / 30, p / 100,
+// ..., p / 30000, p / 100000 (rounded down) that are above 30. The p positive values have segments
 // ..., s_2, s_1, p - (s_1 + ...). The q others follow with q - (s_1 + ...), s_1, s_2, ..., computed
 // from q. No length is 0.
 std::vector<std::size_t> FitSegments(std::size_t count, std::size_t positives);

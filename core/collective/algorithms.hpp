@@ -44,12 +44,12 @@ RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology);
 void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
                                 std::vector<Round>& rounds);
 
-// Adds another exchange of the same ranks behind a plan: its rounds and its traffic.
+// Appends another exchange of the same ranks to a plan: its rounds and its traffic.
 void AddRounds(const RoundPlan& next, RoundPlan& plan);
 
 // Runs one step of a ring: every rank sends `outgoing` to the next rank and receives `incoming`. An
 // empty buffer is not sent. Throws Error{kComm} naming the `collective` if the received size
-// differs from that of `incoming`. `collective` outlives the task.
+// differs from the size of `incoming`. `collective` outlives the task.
 Task StepAroundRing(Communicator& communicator, std::string_view collective,
                     std::span<const std::byte> outgoing, std::span<std::byte> incoming, int tag);
 

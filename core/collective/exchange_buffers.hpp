@@ -32,7 +32,7 @@ class CollectiveState {
   virtual Arrays Kept() { return {}; }
   // Whether Kept() has a meaning yet. A state without it begins anew, as one just made does.
   virtual bool begun() const { return false; }
-  // Goes on from arrays written over those of Kept().
+  // Goes on from arrays that were written over Kept()'s.
   virtual void GoOn() {}
   // Gives or takes whatever else later runs depend on. Nothing by default.
   virtual void Exchange(StateNumbers& /*numbers*/) {}
@@ -70,7 +70,7 @@ struct ExchangeBuffers {
   // If each part of the range has an owner: the begins of the parts, ascending, and the end of the
   // last part.
   std::vector<std::uint32_t> part_begins;
-  // The bytes of each part that is encoded whole; these parts lie one behind the other in `own`.
+  // The bytes of each part that is encoded whole; these parts lie one after another in `own`.
   // Empty: parts have indices.
   std::vector<std::size_t> part_bytes;
   std::span<std::byte> gathered;   // room for size() * capacity_bytes

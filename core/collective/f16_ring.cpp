@@ -101,8 +101,8 @@ class F16Ring {
       if ((codes[i] & 0x7fff) != kHalfMax || std::abs(errors[i]) < kHalfStep) continue;
       std::ostringstream text;
       text << "f16-ring: a gradient or a sum of ranks is " << 65504 + std::abs(errors[i])
-           << ", beyond 65504, the largest half, and no feedback keeps the rest; expected smaller "
-              "gradients";
+           << ", beyond 65504, the largest fp16 value, and no feedback keeps the rest; expected "
+              "smaller gradients";
       SPARFUSE_THROW(kNumeric, text.str());
     }
   }

@@ -16,16 +16,16 @@
 // Rings and trees are pipelined: bytes move over both link classes at once, at the rate of the
 // slower class. Two-level algorithms use one level after the other. The tree broadcast is not
 // pipelined, and its logarithms are rounded up: first the ranks of the root's node get the buffer,
-// one more from each that has it, then each of them sends it on to its like on other nodes. So all
-// ranks of a node send over its cards at once, as gloo's broadcast does.
+// one more from each that has it, then each of them sends it on to the rank of equal local rank on
+// other nodes. So all ranks of a node send over its cards at once, as gloo's broadcast does.
 //
 // Source: P. Patarasuk & X. Yuan, JPDC 69(2), 2009 (ring); P. Sanders, J. Speck & J. L. Traeff,
 // Parallel Computing 35(12), 2009 (two trees, in NCCL since 2.4); R. Thakur, R. Rabenseifner &
 // W. Gropp, IJHPCA 19(1), 2005 (start-up and rate). Processor time of sums is left out, and so are
 // sums that a switch computes (NVLS, SHARP).
 //
-// Computes too which algorithm and protocol NCCL chooses for a collective, and the time that NCCL's
-// tuner predicts for it. All functions are pure.
+// Also computes the algorithm and protocol that NCCL chooses for a collective, and the time that
+// its tuner predicts. All functions are pure.
 //
 // Source: github.com/NVIDIA/nccl, src/graph/tuning.cc, with the constants below.
 // Deviations:
@@ -249,10 +249,10 @@ NcclEstimate NcclChoice(NcclCollective collective, const NcclMachine& machine,
 //
 // The tuner assumes the network of its constants (RDMA) everywhere, so that over TCP its choice may
 // not be the fastest. The chosen collective then runs on the actual links. A link's start-up time
-// is that of a ring's step with LL128, for which the constants have a time, too. The difference of
-// the two is added to each hop of that link, with any algorithm and protocol, down to 0. On links
-// like those of the constants the result is NcclChoice().cost. On other links, time may fall with
-// bytes at a size at which the choice changes. Throws as NcclChoice does.
+// is the time of a ring's step with LL128, which the constants have, too. The difference of the two
+// is added to each hop of that link, with any algorithm and protocol, down to 0. On links like
+// those of the constants the result is NcclChoice().cost. On other links, time may fall with bytes
+// at a size at which the choice changes. Throws as NcclChoice does.
 CollectiveCost NcclCost(NcclCollective collective, const NcclMachine& machine,
                         const Topology& topology, double bytes, const NcclConstants& constants);
 

@@ -68,8 +68,8 @@ class Buffer {
         device_(device) {
     internal::FillZero(data_, size * sizeof(T), device);
   }
-  // Host memory that is written before it is read, and taken from the system as it is written: room
-  // of which little may be used.
+  // Host memory that is written before it is read. The system gives it as it is written, so that
+  // unused room costs nothing.
   static Buffer Room(std::size_t size) {
     Buffer room;
     room.data_ = static_cast<T*>(internal::AllocateRoom(size * sizeof(T)));

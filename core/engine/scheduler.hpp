@@ -6,7 +6,7 @@
 // then goes on when its last Apply has been started, done or not. On a device:
 //
 //   Pack(t)          is given to the compute stream.
-//   Sparsify(t)      comes after the pack: it is given to the stream at once, behind the pack.
+//   Sparsify(t)      comes after the pack, and is given to the stream at once.
 //   Exchange({t})    starts when the selection is done: the host must know its count.
 //   Apply(exchange)  starts when the exchange is done, and is given to the stream. StepApplied is
 //                    called: the update may be given to the stream too. When the stream has done
@@ -74,7 +74,7 @@ class StepScheduler : public Engine {
   // Whether streams keep the two in order, so that `second`, a local operation, may be started once
   // `first` has been.
   virtual bool StreamsOrder(const Op& /*first*/, const Op& /*second*/) const { return false; }
-  // Whether the stream already orders later work of the compute lane behind this Apply, so that the
+  // Whether the stream already orders later work of the compute lane after this Apply, so that the
   // step need not wait for its completion.
   virtual bool OrderedByStream(const Op& /*apply*/) const { return false; }
   // Called before StepComplete, perhaps more than once. Every element has been applied, at least
@@ -142,7 +142,7 @@ class StepScheduler : public Engine {
     std::size_t open = 0;     // operations not done; no timers, no exchanges left to the background
   };
   std::size_t timers_ = 0;  // not done
-  bool awaited_ = false;    // no requests come but those of continuations
+  bool awaited_ = false;    // only continuations make requests
   Progress done_;
   Progress ordered_;  // an Apply that a stream orders counts from its start
   bool complete_ = false;

@@ -141,7 +141,7 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        kMake,
        true},
       {.name = "half-units",
-       .summary = "all-reduce of each unit as halves when its last gradient is ready",
+       .summary = "all-reduce of each unit in fp16 when its last gradient is ready",
        .source = "Li et al., PyTorch Distributed, VLDB 2020; its fp16_compress_hook",
        .revision = 1,
        .deviations = "",

@@ -1,4 +1,4 @@
-// Records spans, which say what happened when and on which lane. Both engines write the same kinds.
+// Records spans: operations with their times and lanes. Both engines write the same kinds.
 #pragma once
 
 #include <cstdint>

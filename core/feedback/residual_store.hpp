@@ -39,15 +39,15 @@ class ResidualStore {
   // device it waits, and all work on residuals must be done.
   double Norm();
 
-  // What follows is for host memory. From BeginUndoable to Settle, each residual has two arrays, in
-  // turn: one keeps the elements as they were, the other takes the new ones. Undo, which may follow
-  // Settle, goes back to the old ones. Between the two calls Get copies elements from the one to
-  // the other once, and GetApart copies nothing.
+  // The functions below are for host memory. From BeginUndoable to Settle, each residual has two
+  // arrays, in turn: one keeps the elements as they were, the other takes the new ones. Undo, which
+  // may follow Settle, goes back to the old ones. Between the two calls Get copies elements from
+  // the one to the other once, and GetApart copies nothing.
   void BeginUndoable();
   void Settle();
   void Undo();
   // The elements of `range`: old ones to be read and, if `to` is not empty, room for the new ones,
-  // all of which the caller writes. If `to` is empty, `from` is what Get returns: out of an
+  // all of which the caller writes. If `to` is empty, `from` is the result of Get: out of an
   // undoable step, or where part of the range was taken in this step before.
   struct Apart {
     DeviceSpan<float> from;
@@ -90,7 +90,7 @@ class PlacedStore {
   // meanwhile.
   DeviceSpan<float> Get(std::string_view name, Range range, Device where);
 
-  // As those of a ResidualStore; the store must be on the host alone.
+  // As ResidualStore's functions; the store must be on the host alone.
   void BeginUndoable() { on_host_.BeginUndoable(); }
   void Settle() { on_host_.Settle(); }
   void Undo() { on_host_.Undo(); }
@@ -101,7 +101,7 @@ class PlacedStore {
   // The same elements on the host, wherever they are stored; valid until the next call. Moves
   // nothing.
   std::span<const float> Read(std::string_view name, Range range);
-  // The sum of all residuals, likewise.
+  // The sum of all residuals, in the same way.
   std::span<const float> ReadAll(Range range);
   // As ResidualStore::Norm, over both places: elements are zero in the place that does not hold
   // them.

@@ -9,7 +9,7 @@ namespace sparfuse {
 class Quantizer;
 class Sparsifier;
 
-// The form in which a rank sends what it selects.
+// The form in which a rank sends its selection.
 struct PayloadForm {
   const Sparsifier* sparsifier = nullptr;      // says how many elements are kept; null: KeptCount
   PayloadCoding coding = {};                   // of index/value payloads
@@ -17,7 +17,7 @@ struct PayloadForm {
 };
 
 // Seconds from the begin of backward until the last unit is averaged, by the profile of `input`.
-// Local work runs in turn on the compute lane, except that of units on the side lane. An exchange
+// Local work runs in turn on the compute lane, except for units on the side lane. An exchange
 // begins when its tensors are ready and the exchange before it is over. Averages follow backward,
 // in the order of exchanges. UnitStrategy takes the same time in the ModelEngine if no core is
 // shared and counts are as planned. Throws Error{kConfig} if the profile lacks a part.

@@ -43,8 +43,8 @@ class GradientLayout {
   // Appends a tensor; its offset is the present total.
   void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel, bool dense = false,
            bool feedback = true);
-  // Moves dense tensors behind all others, each kind in ready order, so that no fused buffer that
-  // is sparsified as a whole has a dense tensor inside. Offsets change, positions do not.
+  // Moves dense tensors after all others, each kind in ready order, so that no fused buffer that is
+  // sparsified as a whole has a dense tensor inside. Offsets change, positions do not.
   void SetDenseApart();
   bool dense_apart() const noexcept { return !by_offset_.empty(); }
 

@@ -3,7 +3,7 @@
 // published planners are one file.
 //
 // Below, `sizes` are the elements of a unit's tensors that may be sparsified, in ready order. A cut
-// leaves those of them dense that have at most `cut` elements.
+// leaves the tensors of at most `cut` elements dense.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,8 @@ std::vector<std::size_t> SparsifiableSizes(const GradientLayout& layout, const U
 // not below the rest of the budget.
 std::size_t LargestCut(std::span<const std::size_t> sizes, double density);
 
-// 0 and every size up to LargestCut, ascending: any cut leaves dense what one of these does.
+// 0 and every size up to LargestCut, ascending: any cut leaves the same tensors dense as one of
+// these.
 std::vector<std::size_t> AdmissibleCuts(std::span<const std::size_t> sizes, double density);
 
 // The density of the tensors above the cut that keeps the unit within density * sum of sizes, but

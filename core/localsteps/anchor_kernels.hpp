@@ -10,7 +10,7 @@
 
 namespace sparfuse::gpu {
 
-// to = what the source makes of anchor and parameters; kept, unless null, gets it too.
+// to = the source's function of anchor and parameters; kept, unless null, gets it too.
 struct PackParameters {
   static constexpr const char* kName = "PackParameters";
   static constexpr int kThreads = kElementwiseThreads;

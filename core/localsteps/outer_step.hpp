@@ -20,7 +20,7 @@ SPARFUSE_HOST_DEVICE float PackedElement(PackSource source, float anchor, float 
   return source == PackSource::kDifference ? anchor - parameter : parameter - anchor;
 }
 
-// The parts of kMomentum's rule, and what follows every rule but kElastic's.
+// The parts of kMomentum's rule, and the step that ends every rule but kElastic's.
 SPARFUSE_HOST_DEVICE float GrownMomentum(const LocalSteps& steps, float average, float outer) {
   if (steps.penalty != 1) average = average / steps.penalty;
   return steps.momentum * outer + average;

@@ -64,7 +64,8 @@ struct MergePart {
   std::uint32_t base = 0;
 };
 
-// The destination of a merged payload. `values` null: right behind the last index, as on the wire.
+// The destination of a merged payload. `values` null: directly after the last index, as on the
+// wire.
 struct MergedPayload {
   std::uint32_t* indices = nullptr;  // 4-byte aligned
   float* values = nullptr;

@@ -55,7 +55,7 @@ struct SumWindow {
   std::uint32_t skew;
   std::uint32_t chunks;
 
-  // 0 before the output, 1 + the number of the index's chunk inside it, chunks + 1 behind it.
+  // 0 before the output, 1 + the number of the index's chunk inside it, chunks + 1 after it.
   SPARFUSE_DEVICE std::uint32_t Code(std::uint32_t index) const {
     if (index < first) return 0;
     const std::uint64_t offset = index - first;
@@ -64,7 +64,7 @@ struct SumWindow {
   }
 };
 
-// starts[p][c] = the first position of payload p whose element lies in chunk c or behind it. c goes
+// starts[p][c] = the first position of payload p whose element lies in chunk c or after it. c goes
 // up to `chunks`, one past the last chunk.
 struct FindChunks {
   static constexpr const char* kName = "FindChunks";
@@ -89,7 +89,7 @@ struct FindChunks {
     const std::uint32_t count = payloads.Count(p);
     std::uint32_t* const of_payload = starts + std::size_t{p} * (window.chunks + 1);
     const std::uint32_t begin = (block.block() - first_block[p]) * kPerBlock + block.thread();
-    // Position `count` stands for an element behind all others.
+    // Position `count` stands for an element after all others.
     std::uint32_t index[kPerThread];
     std::uint32_t before[kPerThread];
     for (std::uint32_t j = 0; j < kPerThread; ++j) {
@@ -348,7 +348,7 @@ struct MergeParts {
   PartTable parts;
   std::uint32_t first_block[kMaxParts + 1];  // the first block of part p
   std::uint32_t* indices;
-  float* values;                // null: behind the indices
+  float* values;                // null: after the indices
   const std::uint32_t* before;  // elements of earlier launches; null: there are none
   const std::uint32_t* total;   // elements of all launches; unused if `before` is null
   std::uint32_t* count;

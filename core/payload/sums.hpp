@@ -68,7 +68,7 @@ class RangeSums {
   // Appends the sums, each added index once, also those whose sum is 0.
   void AppendTo(SparseSums& out) const;
   std::span<const float> dense() const { return {sums_.data(), size_}; }
-  // Bit i % 64 of word i / 64 says whether element begin + i was added. Bits behind the end are 0.
+  // Bit i % 64 of word i / 64 says whether element begin + i was added. Bits after the end are 0.
   std::span<const std::uint64_t> added() const { return there_; }
   std::size_t count() const;  // number of added indices
 

@@ -130,8 +130,8 @@ struct SelectContext {
 class SparsifierState {
  public:
   virtual ~SparsifierState() = default;
-  // Gives or takes what later selections depend on. Nothing by default: a state that only makes
-  // selections faster, or one on a device.
+  // Gives or takes the memory that later selections depend on. Nothing by default: a state that
+  // only makes selections faster, or one on a device.
   virtual void Exchange(StateNumbers& /*numbers*/) {}
 };
 

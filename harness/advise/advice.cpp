@@ -303,7 +303,7 @@ void Adviser::AddSweeps(Advice& advice) {
   for (const Line& line : lines) {
     for (const auto& [at, point] : line.points) points.push_back(point);
   }
-  Model(points, false, "where the order changes");
+  Model(points, false, "changes of the order");
   for (Line& line : lines) {
     for (const auto& [at, point] : line.points) {
       const std::vector<const Modelled*> order = Ordered(point);
@@ -329,7 +329,7 @@ void Adviser::AddDeciding(Advice& advice) {
   if (progress_) progress_("calibrating with each input at its ends", 0, 0);
   cluster_.PrepareEnds();
   std::size_t done = 0;
-  const std::string doing = "what decides";
+  const std::string doing = "deciding inputs";
   if (progress_) progress_(doing, 0, advice.rankings.size());
   for (Ranking& ranking : advice.rankings) {
     const CellConfig& best = ranking.methods.front().cell;

@@ -1,5 +1,6 @@
 // Answers which method trains a workload faster on a cluster: ranks methods by modelled throughput,
-// with bands, and finds where the order changes and what decides it. Nothing is stored.
+// with bands, and finds the points at which the order changes and the inputs that decide it.
+// Nothing is stored.
 #pragma once
 
 #include <cstdint>

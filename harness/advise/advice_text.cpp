@@ -67,10 +67,12 @@ std::string VerdictText(const Ranking& ranking) {
   if (best.over_dense && best.cell.method != "dense")
     text += fmt::format(", {} as fast as dense", TimesText(*best.over_dense));
   if (const int steps = best.cell.method_options.window_steps(); steps > 1)
-    text += fmt::format(" (it exchanges once in {} steps, and learns otherwise in each)", steps);
-  if (!equal.empty()) text += fmt::format("; equal to it: {}", fmt::join(equal, ", "));
-  if (!undecided.empty())
-    text += fmt::format("; undecided with it: {}", fmt::join(undecided, ", "));
+    text += fmt::format(
+        " (it exchanges once in {} steps, so that it does not learn the same in a "
+        "step)",
+        steps);
+  if (!equal.empty()) text += fmt::format("; equally fast: {}", fmt::join(equal, ", "));
+  if (!undecided.empty()) text += fmt::format("; undecided: {}", fmt::join(undecided, ", "));
   return text + ".\n";
 }
 
@@ -78,7 +80,7 @@ Table EffectsTable(const Ranking& ranking) {
   const InputEffects& found = *ranking.deciding;
   Table table;
   table.title =
-      fmt::format("What decides between {} and {} ({})", ranking.methods.front().cell.method,
+      fmt::format("Inputs that decide between {} and {} ({})", ranking.methods.front().cell.method,
                   ranking.second, SettingOf(ranking.workers, ranking.density));
   table.columns = {"input", "declared", "share", "ratio at its ends", "measure it with"};
   for (const InputEffect& each : found.effects) {
@@ -98,7 +100,7 @@ std::string At(const std::string& along, double value) {
 }
 
 std::string ChangesText(const Advice& advice) {
-  std::string text = "Where the fastest changes, by declared values:\n\n";
+  std::string text = "Changes of the fastest method, by declared values:\n\n";
   for (const Sweep& sweep : advice.sweeps) {
     if (sweep.winners.size() < 2) continue;
     std::vector<std::string> said;
@@ -166,9 +168,10 @@ std::string AdviceText(const Advice& advice) {
       "{} on {}, batch {} a worker: modelled; {}\n\n", advice.label, cell.cluster,
       cell.batch_per_worker,
       advice.bands
-          ? fmt::format("bands are all of {} draws of {} but one on either side, paired by draw",
+          ? fmt::format("bands are {} draws of {} without the highest and the lowest, paired by "
+                        "draw",
                         kDraws, advice.declared ? "the cluster's inputs" : "measured times")
-          : "without bands, as the profile states no errors of measurement");
+          : "without bands, since the profile states no errors of measurement");
   if (const std::string note = NoteOn(advice.memory, cell.batch_per_worker); !note.empty())
     text += "note: " + note + "\n\n";
   text += BuffersText(advice);

@@ -267,10 +267,10 @@ std::string ExposedText(const std::string& name, const ExposedShare& exposed) {
   }
   return fmt::format(
       "{:.3g} ms of {}'s communication is exposed; the links alone would leave {:.3g} ms. Most of "
-      "the rest goes with {}, which {} less: measure that before buying bandwidth",
+      "the rest comes from {}; {} it. Measure it before you buy bandwidth",
       1e3 * exposed.seconds, name, 1e3 * exposed.links_alone_seconds, fmt::join(inputs, ", "),
-      exposed.group == "host_staging" ? "exchanging fewer elements makes"
-                                      : "fewer, larger exchanges make");
+      exposed.group == "host_staging" ? "exchanging fewer elements reduces"
+                                      : "fewer, larger exchanges reduce");
 }
 
 namespace {

@@ -1,5 +1,5 @@
-// Finds which inputs of a declared cluster decide between two cells, and what would make them
-// known; and which of the inputs in which two clusters differ makes a cell's step differ.
+// Finds the inputs of a declared cluster that decide between two cells, and the measurements that
+// would narrow them. For a cell on two clusters, finds the inputs that make its steps differ.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Models cells on one cluster as often as a question asks: as the cluster is stated, in draws of
-// what is not known of it, with one input at an end of its range, with faster or slower links.
+// Models cells on one cluster in several ways: with its inputs as stated, with draws of its
+// uncertain inputs, with one input at an end of its range, with faster or slower links.
 #pragma once
 
 #include <cstdint>

@@ -81,7 +81,7 @@ void CheckVersion(const json& manifest, const std::filesystem::path& path) {
                        version.dump(), kBundleVersion, WhatReads(manifest, path)));
   }
   if (manifest.value(kOwnHash, json()) != OwnHash(manifest))
-    Refuse(path, "manifest.json was edited or damaged: its hash is another");
+    Refuse(path, "manifest.json was edited or damaged: its hash differs");
 }
 
 bool IsSha256(const std::string& hash) { return hash.size() == 64; }
@@ -166,7 +166,7 @@ Bundle::Bundle(const std::filesystem::path& path) : archive_(path) {
   const std::string text = archive_.First(kManifest);
   const json manifest = ParseJson(text, path.string() + ": manifest.json");
   CheckVersion(manifest, path);
-  if (text != WrittenJson(manifest)) Refuse(path, "manifest.json was edited: its form is another");
+  if (text != WrittenJson(manifest)) Refuse(path, "manifest.json was edited: its form differs");
   Manifest read;
   ReadRecord(manifest, KeyPlace(path.string() + ": manifest.json"), read);
   CheckContent(read, path);
@@ -212,7 +212,7 @@ BundledTrial Bundle::Trial(const std::string& id) const {
   if (!id.starts_with(within) || id.find('/', within.size()) != std::string::npos)
     Refuse(path(), fmt::format("trials/{}: expected an id {}NAME", id, within));
   if (trial.files != files)
-    Refuse(path(), fmt::format("trials/{}: expected the keys that `export` lets leave", id));
+    Refuse(path(), fmt::format("trials/{}: expected the keys that `export` writes", id));
   return trial;
 }
 

@@ -71,7 +71,7 @@ std::string WhatTableContradicts(const json& stored, const json& made,
   }
   for (const auto& [trials, row] : said.rows) {
     if (!given.rows.contains(trials))
-      return fmt::format("table.json: a row of {}, which its trials do not give", trials);
+      return fmt::format("table.json: a row of {} that does not follow from its trials", trials);
   }
   return "";
 }
@@ -194,8 +194,8 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
         fmt::format("{} of {} trials without steps: not checked", verification.without_steps, all));
   if (verification.of_earlier_form > 0)
     said.push_back(
-        fmt::format("{} of {} trials of the form of earlier bundles: beside the metrics of their "
-                    "steps, nothing of them is checked",
+        fmt::format("{} of {} trials have the form of earlier bundles: only the metrics of their "
+                    "steps are checked",
                     verification.of_earlier_form, all));
   // Facts that lack evidence for one reason, in equally many trials, share a sentence.
   std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> facts;
@@ -212,8 +212,10 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
     columns[{column.substr(0, end), trials}].push_back(column.substr(end + 2));
   }
   for (const auto& [of, names] : columns) {
-    said.push_back(fmt::format("{}: {} of {} trials: no metric is made from some rows, not checked",
-                               of.first, fmt::join(names, ", "), of.second));
+    said.push_back(
+        fmt::format("{}: {} of {} trials: rows that no metric is made from are not "
+                    "checked",
+                    of.first, fmt::join(names, ", "), of.second));
   }
   if (verification.without_readings > 0)
     said.push_back(

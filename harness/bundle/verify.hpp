@@ -1,4 +1,4 @@
-// Checks a bundle: its bytes, and that its numbers are those of its steps.
+// Checks a bundle: its bytes, and that its numbers follow from its steps.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Joins what experiment files may name, the registries of core, baselines and workloads, in one
-// value, so that everything below works on what it is given.
+// Joins the names that experiment files may use, the registries of core, baselines and workloads,
+// in one value that is passed down.
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,7 @@ const std::vector<RecordKey<Method>>& KeysOf<Method>() {
       Given<&M::name>("name", "", "the file's name"),
       Given<&M::title>("title", "", "its name in papers and figures"),
       Given<&M::paper>("paper", "", "the paper that describes it"),
-      Given<&M::summary>("summary", "", "what it does, in a line"),
+      Given<&M::summary>("summary", "", "the method in one line"),
       Given<&M::revision>("revision", "", "raised when results may change", {.range = {1, 1e6}}),
       Given<&M::deviations>("deviations", "\"\"", "differences from the paper"),
       Given<&M::strategy>("strategy", "", "a name of `sparfuse list strategies`"),

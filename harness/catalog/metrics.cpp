@@ -56,7 +56,7 @@ std::span<const Metric> Metrics() {
        "with local steps: memory that a rank keeps beside the workload: the anchor, the outer "
        "state and the largest fragment that is sent"},
       {"unsynchronised_steps", "steps",
-       "with local steps: the last steps of the trial, behind its last date"},
+       "with local steps: the last steps of the trial, after its last date"},
       {"loader_wait_seconds", "s",
        "time that a step waits for prepared data, mean over steps of the rank that waits longest"},
       {"python_seconds", "s",

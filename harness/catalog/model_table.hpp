@@ -1,7 +1,7 @@
 // Finds and reads workloads that a file of the user describes, NAME.json (docs/model-tables.md). An
 // experiment file says "table:FILE.json"; a cell's configuration has the file's name and the head
-// of the hash of its content, "table:NAME@0123456789ab": an edited file is another cell, a moved
-// one is not.
+// of the hash of its content, "table:NAME@0123456789ab": an edited file makes another cell, a moved
+// file does not.
 #pragma once
 
 #include <filesystem>

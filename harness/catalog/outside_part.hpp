@@ -1,7 +1,7 @@
-// Finds parts of methods that are written in Python, and those of plugins. An experiment file says
+// Finds parts of methods in Python files and in plugins. An experiment file says
 // "python:FILE.py:ClassName" or "library:FILE.so:NAME"; a cell's configuration has the class, or
 // NAME, and the head of the hash of the file's content, "python:ClassName@0123456789ab": an edited
-// file is another cell, a moved one is not.
+// file makes another cell, a moved file does not.
 #pragma once
 
 #include <filesystem>

@@ -18,10 +18,10 @@ const std::vector<RecordKey<NamedRecipe>>& KeysOf<NamedRecipe>() {
   using R = NamedRecipe;
   static const std::vector<RecordKey<R>> kKeys = {
       Given<&R::name>("name", "", "the file's name"),
-      Given<&R::title>("title", "", "what it trains, in a line"),
-      Given<&R::source>("source", "\"\"", "the program that trains so"),
+      Given<&R::title>("title", "", "the training in one line"),
+      Given<&R::source>("source", "\"\"", "the program of this training"),
       Given<&R::differs>("differs", "\"\"", "differences from the source"),
-      Given<&R::like>("like", "\"\"", "a recipe whose keys this one changes"),
+      Given<&R::like>("like", "\"\"", "the recipe of which this one is a variant"),
       Given<&R::workload>("workload", "\"\"", "a name of `sparfuse list workloads`"),
       Given<&R::data>("data", "\"\"", "the data set"),
       Given<&R::workers>("workers", "1", "the source's number of workers", {.range = {1, 65536}}),
@@ -47,7 +47,7 @@ NamedRecipe ParseRecipeFile(std::string_view path, std::string_view text,
   keys.update(recipe.recipe);
   recipe.recipe = std::move(keys);
   if (recipe.source.empty())
-    file.Fail("/name", "source is missing: expected the program that trains so");
+    file.Fail("/name", "source is missing: expected the program of this training");
   const std::string stem = std::filesystem::path(path).stem().string();
   if (recipe.name != stem) file.FailValue("/name", fmt::format("the file's name, \"{}\"", stem));
   try {

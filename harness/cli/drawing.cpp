@@ -218,8 +218,10 @@ int ReproduceVerb(Program& program, const ReproduceRequest& request) {
   options.modelled_only = request.modelled;
   const RunSummary ran = RunAndCount(program, experiments, options);
   if (ran.interrupted) {
-    fmt::print("interrupted; what is finished is kept, `sparfuse reproduce {}` goes on from here\n",
-               request.name);
+    fmt::print(
+        "interrupted; finished trials are kept, and `sparfuse reproduce {}` goes on from "
+        "here\n",
+        request.name);
     return kInterrupted;
   }
   program.ShowOthers();

@@ -28,7 +28,7 @@ constexpr std::size_t kLongestName = 24;  // longer names would break 100 column
 constexpr std::string_view kMethod = R"(name        = "@name@"
 title       = "@Type@"
 paper       = "unpublished"
-summary     = "so many tensors are merged, sparsified tensor by tensor and sent at a time"
+summary     = "sparsification ahead; every buffer holds the same number of tensors"
 revision    = 1
 strategy    = "ahead"
 planner     = "PLANNER"
@@ -99,7 +99,8 @@ const PlannerDescriptor k@Type@ = {
 }  // namespace sparfuse::baselines
 )";
 
-constexpr std::string_view kTest = R"(// Tests what makes the method @name@ that method.
+constexpr std::string_view kTest =
+    R"(// Tests the property that makes the method @name@ that method.
 #include <gtest/gtest.h>
 
 #include "tests/support/planning.hpp"

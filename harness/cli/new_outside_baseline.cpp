@@ -65,7 +65,8 @@ constexpr std::string_view kPluginParts = R"(const PlannerDescriptor kPlanners[]
 SPARFUSE_PLUGIN(.planners = kPlanners)
 )";
 
-constexpr std::string_view kPluginTest = R"(// Tests what makes the method @name@ that method.
+constexpr std::string_view kPluginTest =
+    R"(// Tests the property that makes the method @name@ that method.
 //
 //   @stem@_test PATH/TO/@name@.so
 #include <sparfuse/baselines/plugin_library.hpp>
@@ -102,7 +103,8 @@ class @Type@:
         return [min(self.per_unit, tensors - first) for first in range(0, tensors, self.per_unit)]
 )";
 
-constexpr std::string_view kClassTest = R"("""Tests what makes the method @name@ that method."""
+constexpr std::string_view kClassTest =
+    R"("""Tests the property that makes the method @name@ that method."""
 
 import unittest
 

@@ -232,7 +232,7 @@ int RunVerb(Program& program, const RunRequest& request) {
   if (request.block && !summary.interrupted)
     RecordBlock(program, experiments, *request.block, summary);
   if (summary.interrupted) {
-    fmt::print("interrupted; what is finished is kept, `sparfuse run {}` goes on from here\n",
+    fmt::print("interrupted; finished trials are kept, and `sparfuse run {}` goes on from here\n",
                fmt::join(request.names, " "));
     return kInterrupted;
   }

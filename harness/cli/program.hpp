@@ -1,4 +1,4 @@
-// Holds what every verb of the program works on: the project's folder, its store and the catalog.
+// Holds the data of every verb of the program: the project's folder, its store and the catalog.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// Declares what gives blocks of experiments to Slurm, and knows what became of them.
+// Declares the functions that give blocks of experiments to Slurm, and tell the state of these
+// blocks.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Declares the verbs of the program: what each is asked for, and the function that does it.
+// Declares the verbs of the program: the options of each, and the function that runs it.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Makes the file of a declared cluster from a preset: a whole cluster of data-sheet values, from
-// results/profiles/presets, whose comments say what to measure first.
+// results/profiles/presets. The comments of a preset name the first measurements.
 #pragma once
 
 #include <filesystem>

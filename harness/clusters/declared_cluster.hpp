@@ -1,6 +1,6 @@
 // Reads clusters that nobody here has: files of results/profiles whose numbers are declared, each
-// with its source and its range, and calibrated on measured steps where the file gives some. They
-// yield what has the form of a measured profile, so that the model does not know the difference.
+// with its source and its range, and calibrated if the file gives measured steps. They yield the
+// form of a measured profile, so that the model does not know the difference.
 #pragma once
 
 #include <map>

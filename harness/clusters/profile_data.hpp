@@ -1,4 +1,4 @@
-// Turns the measurements of a profile into what the model and the planners take, and draws them
+// Turns the measurements of a profile into the input of the model and the planners, and draws them
 // again within their errors.
 #pragma once
 

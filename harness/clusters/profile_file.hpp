@@ -1,4 +1,4 @@
-// Reads and writes files of what was measured, kept apart from the trials: profiles in
+// Reads and writes files of measurements that are kept apart from the trials: profiles in
 // results/profiles/NAME.json, and fingerprints, which have links and no workload's times, in
 // results/systems/NAME.fingerprint.json.
 #pragma once

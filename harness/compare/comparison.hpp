@@ -1,5 +1,5 @@
-// Compares what machines say of the same experiments: ratios within each block of a machine first,
-// then these between machines. Absolute values are shown and never judged.
+// Compares the results of machines for the same experiments: first ratios within each block of a
+// machine, then these ratios between machines. Absolute values are shown and never judged.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,7 @@ std::string WordsOf(const SideVerdict& verdict, const std::string& first,
 
 Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
   Table table;
-  table.title = "What is compared";
+  table.title = "Compared systems";
   table.columns = {"", "hardware", "trials"};
   for (const SystemSide& side : sides)
     table.rows.push_back({side.name, side.hardware, std::to_string(side.rows.size())});
@@ -266,7 +266,7 @@ nlohmann::ordered_json Flat(const json& cell) {
 
 Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
   Table table;
-  table.title = "What is not the same";
+  table.title = "Differences between the systems";
   table.columns = {"recorded"};
   for (const SystemSide& side : sides) table.columns.push_back(side.name);
   table.columns.emplace_back("");

@@ -1,4 +1,4 @@
-// Names what is not the same in the trials of two machines, or within those of one.
+// Names the facts that differ between the trials of two machines, or within the trials of one.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Compares what was measured of the systems themselves, before any trial.
+// Compares the measurements of the systems themselves, before any trial.
 #pragma once
 
 #include <optional>

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 // Espresso's ways of sending, by the runtime's numbers (baselines/espresso/espresso_planner.hpp).
 constexpr const char* kEspressoWays[] = {"whole",
-                                         "whole in halves",
+                                         "whole in fp16",
                                          "summed in nodes, by a root between them",
                                          "summed in nodes, all-to-all between them",
                                          "summed in nodes, gathered between them",
@@ -29,7 +29,7 @@ constexpr const char* kEspressoWays[] = {"whole",
                                          "gathered by all ranks",
                                          "all-to-all of all ranks",
                                          "selected in nodes and from the sum",
-                                         "in halves by servers",
+                                         "in fp16 by servers",
                                          "by servers"};
 
 std::string TextIn(const json& table, const char* key) {

@@ -1,4 +1,4 @@
-// Says in words how the fusion plans of two machines differ, and what each had to plan with.
+// Words the differences of two machines' fusion plans, and the times with which each planned.
 #pragma once
 
 #include <nlohmann/json.hpp>

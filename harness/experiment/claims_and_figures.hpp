@@ -1,4 +1,4 @@
-// Reads what a part's cells should show: its [[claim]] and [[figure]] tables.
+// Reads the [[claim]] and [[figure]] tables of a part.
 #pragma once
 
 #include <optional>

@@ -28,7 +28,7 @@ const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
       Given<&H::id>("id", "", "the experiment's name: letters, digits, '-', '_' and '/'",
                     {.type = IdType().c_str()}),
       Given<&H::title>("title", "id", "heading of the report"),
-      Given<&H::paper>("paper", "\"\"", "the paper whose experiment this is"),
+      Given<&H::paper>("paper", "\"\"", "the paper that published this experiment"),
       Given<&H::minutes>("minutes", "none",
                          "time of the trials on two cores, for `sparfuse list experiments`",
                          {.range = {0.001, 1e6}, .unit = "minutes"}),
@@ -79,8 +79,11 @@ const std::vector<RecordKey<GivenPart>>& KeysOf<GivenPart>() {
       Given<&P::quiet>("quiet", "{}",
                        "[quiet]: limits beyond which a live trial is called disturbed",
                        {.type = "table"}),
-      Given<&P::claim>("claim", "none", "[[claim]]: what a metric should show", {.type = "tables"}),
-      Given<&P::figure>("figure", "none", "[[figure]]: what is drawn", {.type = "tables"})};
+      Given<&P::claim>("claim", "none",
+                       "[[claim]]: the expected value or order of a "
+                       "metric",
+                       {.type = "tables"}),
+      Given<&P::figure>("figure", "none", "[[figure]]: a drawing of cells", {.type = "tables"})};
   return kKeys;
 }
 
@@ -179,7 +182,7 @@ const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
                         "how `of` stands to `over`: the whole interval below or above 1 (a "
                         "difference: 0), or not beyond it by more than 8 %",
                         {.choices = {"less", "at_most", "at_least", "more"}}),
-      Given<&C::equals>("equals", "none", "every block's value is this", {.unit = "the metric's"}),
+      Given<&C::equals>("equals", "none", "every block has this value", {.unit = "the metric's"}),
       Given<&C::less_than>("less_than", "none", "the interval is below it",
                            {.unit = "the metric's"}),
       Given<&C::at_most>("at_most", "none", "the interval is not above it",

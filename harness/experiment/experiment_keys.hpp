@@ -1,4 +1,4 @@
-// Describes what an experiment file may say beside its cells, table by table: records that readers
+// Describes the keys of an experiment file beside its cells, table by table: records that readers
 // fill and check, and whose keys `sparfuse list keys` prints.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Holds a cell while it is resolved: what the file gives of it, and what is known of it so far.
+// Holds a cell while it is resolved: the keys that the file gives, and the keys found so far.
 #pragma once
 
 #include <fmt/format.h>

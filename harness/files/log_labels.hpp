@@ -1,4 +1,5 @@
-// Finds what launchers and loggers put before the lines of a program: ranks, hosts, pods, times.
+// Finds the labels that launchers and loggers put before the lines of a program: ranks, hosts,
+// pods, times.
 #pragma once
 
 #include <cstddef>

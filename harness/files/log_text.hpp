@@ -1,4 +1,5 @@
-// Decodes text that others wrote, and takes off what launchers put before the lines of a log.
+// Decodes text of other programs, and takes off the labels that launchers put before the lines of a
+// log.
 #pragma once
 
 #include <string>

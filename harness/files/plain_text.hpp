@@ -1,4 +1,5 @@
-// Tells plain text, and times, from what commands a terminal or turns a page's lines round.
+// Tells plain text, and times, from characters that command a terminal or turn a page's lines
+// round.
 #pragma once
 
 #include <cstddef>

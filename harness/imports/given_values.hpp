@@ -1,4 +1,5 @@
-// Reads the cells of others' files, row by row, and what is given for a key with its place.
+// Reads the cells of others' files, row by row, and the value that is given for a key, with its
+// place.
 #pragma once
 
 #include <map>

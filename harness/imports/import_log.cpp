@@ -139,8 +139,8 @@ class Collector {
     if (const auto metric = given.Number("metric", kAny)) {
       if (!step_) {
         given.Expected("step",
-                       "how far training was: a group `step`, or `epoch` with "
-                       "steps_per_epoch, in this line or one before");
+                       "the progress of training: a group `step`, or `epoch` with steps_per_epoch, "
+                       "in this line or one before");
       }
       found_.evaluations.push_back({step_.value_or(0), *metric, elapsed, step.loss});
     }
@@ -209,9 +209,9 @@ class Collector {
       const double steps = *line.step.step - *before.step.step;
       const double seconds = line.elapsed - before.elapsed;
       if (steps > 0 && seconds <= 0) {
-        problems_->push_back(fmt::format(
-            "{}: {:g} s since {}, which is {:g} step(s) before: expected times that grow",
-            line.where, seconds, before.where, steps));
+        problems_->push_back(
+            fmt::format("{}: {:g} s since {}, which is {:g} step(s) before: expected rising times",
+                        line.where, seconds, before.where, steps));
       }
       found_.steps.push_back(line.step);
       if (steps > 0) found_.steps.back().seconds = seconds / steps;
@@ -237,8 +237,8 @@ class Collector {
       return;
     if (begin < places_.begin() + static_cast<std::ptrdiff_t>(first)) {
       found_.notes.emplace_back(
-          "steps stand before the first and behind the last time: each time counts as that of the "
-          "step before it");
+          "steps come before the first and after the last time: each time counts for the step "
+          "before it");
     }
     if (begin < places_.begin() + static_cast<std::ptrdiff_t>(first) || found_.steps[first].step)
       return;
@@ -247,7 +247,7 @@ class Collector {
       if (places_[i].has_step) step = found_.steps[i].step;
       if (places_[i].timed) found_.steps[i].step = step;
     }
-    found_.notes.emplace_back("steps stand in lines behind the lines of their times");
+    found_.notes.emplace_back("the line of each step comes after the line of its time");
   }
 
   // Leaves out lines that have a step and nothing of it, which lines around them have.
@@ -290,8 +290,7 @@ class Collector {
                        });
     if (map_->steps_again.empty() && !alike) {
       problems_->push_back(fmt::format(
-          "{}: step {:g} behind step {:g} in {}: expected steps that grow, of one run and one "
-          "rank; "
+          "{}: step {:g} after step {:g} in {}: expected rising steps of one run and one rank; "
           "steps_again = \"last\" in the map takes the last line of each step, \"all\" all lines",
           places_[*wrong].where, *found_.steps[*wrong].step, *found_.steps[wrong_before_].step,
           places_[wrong_before_].where));
@@ -312,7 +311,7 @@ class Collector {
         map_->steps_again.empty()
             ? fmt::format("each step comes {} times, as of {} ranks: the median of each counts",
                           times, times)
-            : fmt::format("steps_again: {} lines left out, whose steps come again", dropped));
+            : fmt::format("steps_again: {} lines left out, since their steps come again", dropped));
     std::vector<ImportedStep> kept;
     for (std::size_t i = 0; i < drop.size(); ++i) {
       if (!drop[i]) kept.push_back(found_.steps[i]);
@@ -472,7 +471,8 @@ class LogReader {
   ImportedResult Timed() {
     if (given_.Find("warmup") == nullptr) {
       given_.Expected("warmup",
-                      "how many first steps are left out, 0 if the log begins behind them");
+                      "the number of first steps that are left out, 0 if the log begins after "
+                      "them");
     }
     // "5.2 steps/s" and "0.3 s/it" are step times.
     const std::string unit = given_.Text("unit");
@@ -493,7 +493,7 @@ class LogReader {
     result.log = log_.steps;
     if (seconds.empty() && inverse_rates.empty()) {
       problems_.push_back(
-          fmt::format("{}: all its times are of warm-up: expected steps behind it", name_));
+          fmt::format("{}: all its times are of warm-up: expected steps after it", name_));
       return result;
     }
     const auto& values = seconds.empty() ? inverse_rates : seconds;
@@ -582,8 +582,8 @@ class LogReader {
       result.unit = converted.unit;
       if (!result.curve.empty() && evaluation.step < result.curve.back().step) {
         problems_.push_back(
-            fmt::format("{}: an evaluation at step {:g} behind one at {:g}: "
-                        "expected the log of one run",
+            fmt::format("{}: an evaluation at step {:g} after one at {:g}: expected the log of one "
+                        "run",
                         name_, evaluation.step, result.curve.back().step));
         return result;
       }

@@ -24,7 +24,7 @@ constexpr ImportKey kResultKeys[] = {
     {"method", "one of `sparfuse list methods`"},
     {"sparsifier", "one of `sparfuse list sparsifiers`"},
     {"density", "fraction of elements sent, in (0, 1]"},
-    {"workers", "how many workers trained together"},
+    {"workers", "number of workers that trained together"},
     {"ranks_per_node", "workers of a node; goes with network_gbps"},
     {"network_gbps", "the bandwidth of a node as the source states it, 10^9 bit/s"},
     {"batch_per_worker", "samples of a worker's step"},
@@ -34,9 +34,11 @@ constexpr ImportKey kResultKeys[] = {
     {"metric", "throughput, step_seconds, final_metric or seconds_to_target"},
     {"value", "a number, perhaps with its deviation: 925.0 +- 4.4"},
     {"unit", "images/s, samples/s, tokens/s; ms, s, steps/s; %, 1; min, h"},
-    {"run", "which of several repetitions: 0, 1, ..."}};
+    {"run", "number of the repetition: 0, 1, ..."}};
 constexpr ImportKey kLogKeys[] = {
-    {"warmup", "how many first steps are left out; for lines without a step, how many lines"},
+    {"warmup",
+     "number of first steps that are left out; for lines without a step, number of "
+     "lines"},
     {"steps_per_epoch", "steps of an epoch, if lines count epochs"},
     {"metric_unit", "unit of the evaluated metric: 1, % or perplexity"},
     {"target",

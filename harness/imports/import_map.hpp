@@ -1,4 +1,4 @@
-// Reads how others' files are to be understood: a TOML file, and what the command line adds to it.
+// Reads the map for others' files: a TOML file, and the keys that the command line adds to it.
 #pragma once
 
 #include <filesystem>

@@ -62,7 +62,7 @@ void WriteSeries(const std::filesystem::path& directory, const ImportedResult& r
     table.AddColumn("measured", "", std::move(measured));
     AddColumn(table, "step_seconds", "seconds", result.log,
               [](const ImportedStep& each) { return each.seconds; });
-    AddColumn(table, "rate", "as the log has it", result.log,
+    AddColumn(table, "rate", "as in the log", result.log,
               [](const ImportedStep& each) { return each.rate; });
     AddColumn(table, "loss", "nats", result.log,
               [](const ImportedStep& each) { return each.loss; });

@@ -1,5 +1,5 @@
-// Describes a result of others as it is stored: what it is of, its number in our units, and how
-// sure it is.
+// Describes an imported result as it is stored: its setting, its number in our units, and the
+// doubts about it.
 #pragma once
 
 #include <optional>

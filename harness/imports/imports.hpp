@@ -1,5 +1,5 @@
-// Reads tables and logs of others, doubts what cannot be, and adds the rest to the store as trials
-// of the mode "imported".
+// Reads tables and logs of others, doubts impossible numbers, and adds the rest to the store as
+// trials of the mode "imported".
 #pragma once
 
 #include <functional>

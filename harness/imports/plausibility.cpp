@@ -123,14 +123,14 @@ void DoubtLabels(std::span<ImportedResult> results, const Catalog& catalog) {
     result.implied_gbps = {rate.least, rate.most};
     if (rate.least > kTooMuch * *setting.network_gbps) {
       result.doubts.push_back(fmt::format(
-          "a step of {:.4g} s sends {:.4g} MB of float32 or more out of a node, {:.4g} Gbit/s with "
-          "all of it to hide in: {:g} Gbit/s cannot be",
+          "a step of {:.4g} s sends {:.4g} MB of float32 or more out of a node: {:.4g} Gbit/s even "
+          "if the whole step hides it, and the network has {:g} Gbit/s",
           *step, 1e-6 * rate.least_bytes, rate.least, *setting.network_gbps));
     } else if (rate.most < kTooLittle * *setting.network_gbps) {
       result.doubts.push_back(fmt::format(
-          "a step takes {:.4g} s longer than one worker's, in which a ring sends {:.4g} MB of "
-          "float32, {:.4g} Gbit/s at most: less than half of {:g}, which is slower than its label "
-          "or waits for hosts",
+          "a step takes {:.4g} s longer than one worker's; in that time a ring sends {:.4g} MB of "
+          "float32, {:.4g} Gbit/s at most: less than half of {:g}, so that the network is slower "
+          "than its label or waits for hosts",
           exposed, 1e-6 * rate.most_bytes, rate.most, *setting.network_gbps));
     }
   }

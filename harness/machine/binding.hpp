@@ -1,4 +1,5 @@
-// Says what of its host a rank may use, and judges how the ranks of a launch share hosts.
+// Names the resources of its host that a rank may use, and judges how the ranks of a launch share
+// hosts.
 #pragma once
 
 #include <string>

@@ -54,7 +54,7 @@ Finding Mpi() {
             "no mpirun: live trials over mpi cannot run; install openmpi-bin"};
   if (version.find("Open MPI") == std::string::npos) {
     return {Level::kWarning, "MPI",
-            version + ": expected Open MPI, whose report names a lost rank"};
+            version + ": expected Open MPI, which names a lost rank in its report"};
   }
   return {Level::kGood, "MPI", version};
 }
@@ -185,7 +185,7 @@ Finding Driver(const GpuReport& report, const CudaBuild& build) {
           fmt::format("{}: older than the toolkit of this build ({}){}; expected a newer driver",
                       text, DottedVersion(build.runtime),
                       same_major ? ", so that code compiled on the card (PTX) cannot run"
-                                 : ", whose programs it cannot run")};
+                                 : ", so that it cannot run this build's programs")};
 }
 
 Finding Cuda(const GpuReport& report, const CudaBuild& build) {
@@ -304,7 +304,7 @@ Finding Modes(const GpuCard& card, const std::string& what) {
   }
   if (card.display) {
     if (*card.display) {
-      subject.troubles.emplace_back("a display is attached, whose drawing takes turns with trials");
+      subject.troubles.emplace_back("a display is attached: its drawing takes turns with trials");
     } else {
       subject.facts.emplace_back("no display");
     }

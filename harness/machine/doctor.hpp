@@ -1,4 +1,5 @@
-// Examines, for `sparfuse doctor`, what this machine can run and what would disturb measurements.
+// Examines this machine for `sparfuse doctor`: the trials that it can run, and causes of disturbed
+// measurements.
 #pragma once
 
 #include <filesystem>

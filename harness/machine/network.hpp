@@ -1,4 +1,5 @@
-// Reads what network interfaces of this host carried, and names one to every library that chooses.
+// Reads the traffic of this host's network interfaces, and names one interface to every library
+// that chooses.
 #pragma once
 
 #include <filesystem>

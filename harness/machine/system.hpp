@@ -1,4 +1,4 @@
-// Describes the machine at hand, which live trials are measured on, and what runs there.
+// Describes this machine, on which live trials are measured, and its software.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // Reads the papers' own numbers: published-numbers.csv and ddl-benchmarks.csv of results/published,
-// and what an experiment file takes of them. README.md there says what the columns mean and where
-// the numbers are from.
+// and the choice of an experiment file among them. README.md there explains the columns and the
+// origin of the numbers.
 #pragma once
 
 #include <filesystem>

@@ -89,7 +89,7 @@ StepsByTensor ReadSteps(py::handle given) {
     }
   } catch (const py::cast_error&) {
     throw py::type_error("state[\"steps\"] = " + py::cast<std::string>(py::repr(given)) +
-                         ": expected {name: (shape, next step)}, as state_dict() has it");
+                         ": expected {name: (shape, next step)}, as in state_dict()");
   }
   return steps;
 }

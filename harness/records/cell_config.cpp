@@ -326,8 +326,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .above_least = true,
            .unit = "fraction of elements",
            .fallback = "0.01; nonzeros: the workload's, if it is sparse by nature",
-           .meaning = "how much of a gradient is kept; 1 for methods that send dense "
-                      "gradients",
+           .meaning = "fraction of a gradient's elements that is kept; 1 for methods that send "
+                      "dense gradients",
            .cell = {.part = kSparsity, .telling = 5, .column = "density", .named = true}})
           .If(IsCell),
       Key<&C::feedback>({.name = "feedback",
@@ -417,7 +417,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::warmup_steps>({.name = "warmup_steps",
                              .range = {0, 1e7},
                              .unit = "steps",
-                             .fallback = "5, behind a live method's dense_warmup_steps; "
+                             .fallback = "5, after a live method's dense_warmup_steps; "
                                          "convergence: 0",
                              .meaning = "steps before those measured",
                              .cell = {.launch = true, .telling = 25}}),
@@ -457,7 +457,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .range = {0.001, 86400},
                                  .unit = "seconds",
                                  .fallback = "60",
-                                 .meaning = "the longest that a rank waits for another",
+                                 .meaning = "longest time that a rank waits for another",
                                  .as_given = true,
                                  .cell = {.launch = true, .process = true, .telling = 28}}),
       Key<&C::sparsifiers>({.name = "sparsifiers",

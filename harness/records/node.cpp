@@ -85,7 +85,7 @@ const std::vector<RecordKey<DescribedNode>>& KeysOf<DescribedNode>() {
   static const std::vector<RecordKey<N>> kKeys = {
       Key<&N::count, N>({.name = "count",
                          .range = kCount,
-                         .meaning = "how many nodes are exactly as this one",
+                         .meaning = "number of nodes that equal this one",
                          .optional = true,
                          .none = kChangeMe}),
       Key<&N::processor, N>({.name = "processor", .none = kUnknown}),

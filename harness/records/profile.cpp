@@ -300,7 +300,7 @@ const std::vector<RecordKey<Fingerprint>>& KeysOf<Fingerprint>() {
                    .optional = true}),
       Key<&F::taken_utc>({.name = "taken_utc", .meaning = "when", .optional = true}),
       Key<&F::changed>({.name = "changed",
-                        .meaning = "what differed after the run, in sentences",
+                        .meaning = "differences after the run, in sentences",
                         .leaves = Leaves::kWords,
                         .optional = true})};
   return kKeys;

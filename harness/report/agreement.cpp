@@ -146,7 +146,8 @@ GroupedTable OrderTable(const std::vector<PublishedPair>& pairs) {
           {{fmt::format("Order of methods right in {} of {} settings", settings - wrong, settings),
             std::move(rows)}},
           {fmt::format("Methods whose published numbers differ by {:.0f} % or less have no order. "
-                       "Inputs of the calibration count here: an order takes several methods.",
+                       "Published numbers that calibrated the cluster count here, since one number "
+                       "gives no order of methods.",
                        100 * kApart)}};
 }
 

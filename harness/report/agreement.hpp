@@ -1,5 +1,5 @@
-// Sets absolute predictions beside what a paper measured on the machines that were modelled, and
-// sums their errors up in tables: the numbers of a figure of kind "agreement".
+// Sets absolute predictions beside a paper's measurements on the modelled machines, and sums their
+// errors up in tables: the numbers of a figure of kind "agreement".
 #pragma once
 
 #include <nlohmann/json.hpp>

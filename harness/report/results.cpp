@@ -413,7 +413,7 @@ std::string MachineOf(const TrialRow& row) {
 
 std::string FailureOf(const TrialRow& trial) {
   if (trial.status == "ok")
-    return trial.annotations.empty() ? "numbers not of its series" : "called bad";
+    return trial.annotations.empty() ? "numbers that its series do not give" : "called bad";
   if (trial.status == "failed" && !trial.failure_kind.empty()) return trial.failure_kind;
   if (trial.status == "invalid" && !trial.failed_checks.empty())
     return fmt::format("invalid ({})", fmt::join(trial.failed_checks, ", "));

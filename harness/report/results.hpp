@@ -1,5 +1,5 @@
 // Decides which trials count, joins them with their cells and judges claims. Tables, figures and
-// reports show what stands here and nothing else.
+// reports show these results and nothing else.
 #pragma once
 
 #include <map>

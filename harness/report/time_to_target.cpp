@@ -166,15 +166,14 @@ class Targets {
                       "that never reached the target give a bound, from their end.",
                       kPairsForARatio),
           "*: significantly fewer epochs than " + reference_ +
-              "'s (paired one-sided t-test, 5 %), which is to be explained, not praised."};
+              "'s (paired one-sided t-test, 5 %): such a result needs an explanation."};
       tables.push_back(ToJson(here));
     }
     if (!there.groups.empty()) {
       there.columns = {"method", "cluster", "seconds an epoch (modelled)",
                        "seconds to target (modelled)", "time" + over + " (modelled)"};
       there.notes = {
-          "Epochs are those that runs here needed; step times are modelled, nothing was timed "
-          "there."};
+          "Runs here give the epochs; step times are modelled, nothing was timed there."};
       tables.push_back(ToJson(there));
     }
     return {{"reference", reference_}, {"rows", rows}, {"tables", tables}};

@@ -1,4 +1,4 @@
-// What training needs to come to targets: the numbers of a figure of kind "time_to_target".
+// Computes the training that reaches targets: the numbers of a figure of kind "time_to_target".
 #pragma once
 
 #include <filesystem>

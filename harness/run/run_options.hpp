@@ -1,4 +1,4 @@
-// Holds what a user may ask of a run.
+// Holds the options of a run.
 #pragma once
 
 #include <cstdio>

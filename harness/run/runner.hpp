@@ -1,4 +1,4 @@
-// Runs what a store lacks, one trial after another.
+// Runs the trials that a store lacks, one after another.
 #pragma once
 
 #include <atomic>

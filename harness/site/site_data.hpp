@@ -1,4 +1,4 @@
-// Gathers what the pages of a site show, as the JSON file that they are made from.
+// Gathers the content of a site's pages, as the JSON file from which they are made.
 #pragma once
 
 #include <nlohmann/json.hpp>

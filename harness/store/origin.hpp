@@ -1,4 +1,4 @@
-// Tells the trials of a store from those of all others.
+// Tells the trials of a store from the trials of all other stores.
 #pragma once
 
 #include <filesystem>

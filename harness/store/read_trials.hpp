@@ -1,4 +1,4 @@
-// Reads trial.json files, many at once, and checks what readers rely on.
+// Reads trial.json files, many at once, and checks the facts on which readers rely.
 #pragma once
 
 #include <filesystem>

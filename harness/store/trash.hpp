@@ -1,5 +1,5 @@
-// Takes unfinished trials out of the way. What it does not recognise as the harness's own stays
-// where it is.
+// Takes unfinished trials out of the way. Files that it does not recognise as the harness's own
+// stay where they are.
 #pragma once
 
 #include <chrono>

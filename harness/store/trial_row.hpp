@@ -1,6 +1,5 @@
-// Describes a trial as readers see it, made of its trial.json or of its row in the index. What many
-// trials have in common is held once: JSON that is parsed when it is first looked at, and short
-// names.
+// Describes a trial for readers, made of its trial.json or of its row in the index. Common parts of
+// many trials are held once: JSON that is parsed at the first look, and short names.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Finds out what a node is made of, for a system's file and for the trials that run on it.
+// Finds the parts of a node, for a system's file and for the trials that run on it.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Says what fingerprints measure, and compares two of them.
+// Describes the measurements of a fingerprint, and compares two fingerprints.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Describes a system, the nodes that run jobs together, in a TOML file of results/systems: what
-// `sparfuse system init` detects, and what it asks for.
+// Describes a system, the nodes that run jobs together, in a TOML file of results/systems: the
+// facts that `sparfuse system init` detects, and the facts that it asks for.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Reads what NCCL itself writes while it trains: its Inspector's records, which measure links under
-// load, and NCCL_DEBUG=INFO, which measures nothing and says what a cluster's file else declares.
+// Reads NCCL's own files: its Inspector's records, which measure links under load, and logs of
+// NCCL_DEBUG=INFO, which measure nothing and state facts that a cluster's file otherwise declares.
 #pragma once
 
 #include <cstdint>

@@ -502,7 +502,7 @@ void FactsMaker::CheckExchanges(StepFacts& step) const {
     if (IsSharded(each.collective) && each.event->begin <= step.end_of_backward) {
       Fail(
           fmt::format("{}: {} within backward: the model is sharded or split over ranks: expected "
-                      "data-parallel training alone, whose backward has all-reduces",
+                      "data-parallel training alone, with all-reduces in backward",
                       step.window->name, each.collective));
     }
     if (!IsAllReduce(each.collective)) continue;
@@ -870,7 +870,7 @@ TraceFacts FactsMaker::Make() {
   facts.exchanges = ExchangesOf(steps, facts.notes);
   if (const std::size_t after = steps.front().after_backward; after > 0) {
     facts.notes.push_back(fmt::format(
-        "{} all-reduce{} of a step {} called behind backward: none of backward's exchanges", after,
+        "{} all-reduce{} of a step {} called after backward: none of backward's exchanges", after,
         after == 1 ? "" : "s", after == 1 ? "is" : "are"));
   }
   if (!facts.exchanges.empty()) {

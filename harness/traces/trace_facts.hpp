@@ -1,5 +1,5 @@
-// Makes facts of a trace: what forward, backward and the update take, when each gradient is ready,
-// what the host spends on a tensor and on an exchange, and the exchanges.
+// Makes facts of a trace: times of forward, backward and the update, the ready time of each
+// gradient, the host's time for a tensor and for an exchange, and the exchanges.
 #pragma once
 
 #include <cstdint>

@@ -125,7 +125,7 @@ class Joiner {
     } else {
       Fail(fmt::format("shapes differ ({}): expected the table of this model{}", CountsText(counts),
                        traced.size() < known.size()
-                           ? ", whose unused parameters are plain from order and shapes"
+                           ? ", so that order and shapes tell the unused parameters"
                            : ""));
     }
   }
@@ -338,12 +338,12 @@ class ModelMaker {
     if (scale_ > kMostStretch) {
       Fail(
           fmt::format("--step-ms {:g}: the traced step takes {:.3f} ms, under the profiler: "
-                      "expected the same step without it, which is no longer",
+                      "expected the same step without it, which cannot take longer",
                       *asked_.step_ms, facts_->period_us->median / 1e3));
     }
     made_.corrections.push_back(
         fmt::format("the host's times are {:.4g} of the traced ones: a step of {:g} ms without the "
-                    "profiler, {:.3f} ms with it, of which kernels {:.3f} ms",
+                    "profiler, {:.3f} ms with it, kernels {:.3f} ms of that",
                     scale_, *asked_.step_ms, facts_->period_us->median / 1e3, busy / 1e3));
   }
 
@@ -637,7 +637,9 @@ class ModelMaker {
       SPARFUSE_THROW(kConfig, fmt::format("{}: --reference: {}", of.file, what));
     };
     if (of.world == 1)
-      fail("it is of one rank, whose step is its computation: expected a trace of several ranks");
+      fail(
+          "it is of one rank, so that its step is computation alone: expected a trace of several "
+          "ranks");
     if (of.world > cluster_.ranks()) {
       fail(fmt::format("{} ranks: expected at most the {} devices of cluster {}", of.world,
                        cluster_.ranks(), cluster_.name));

@@ -1,6 +1,6 @@
-// Makes of a trace what the model takes: a model table with its times, forward and backward of a
-// step, what the host spends, and links as they are under load; joins a trace's tensors with the
-// table of a model, and takes off what the profiler itself costs.
+// Makes the model's inputs from a trace: a model table with its times, forward and backward of a
+// step, the host's times, and links under load. Joins a trace's tensors with the table of a model,
+// and takes off the profiler's own cost.
 #pragma once
 
 #include <cstdint>

@@ -185,8 +185,8 @@ def say_hours(program, experiment, name, file):
     known = [trial["config"] for trial in missing if key_of(trial["config"]) in seconds]
     total = sum(config["steps"] * seconds[key_of(config)] for config in known)
     length = f"{total / 3600:.1f} hours" if total >= 3600 else f"{total / 60:.1f} minutes"
-    print(f"{len(missing)} trials are missing: about {length} of training steps, as the "
-          f"measured minute says of {len(known)} of them; evaluations come on top", flush=True)
+    print(f"{len(missing)} trials are missing: about {length} of training steps, by the "
+          f"measured minute of {len(known)} of them; evaluations come on top", flush=True)
 
 
 def published_beside(program, name, paper):

@@ -66,7 +66,7 @@ def comparison(names, keys, cells):
             [[f"digits, workers 2 {HOSTILE}", *("1.25" for _ in keys), "within a node, cards by NVLink"]],
             notes=[f"dense moved {HOSTILE}"])}],
         "different": {**table(["recorded"], [["system.cores", "2", HOSTILE, "[1]"]], notes=[
-            f"{names[keys[1]]}: wfbp: {HOSTILE} in e/x/main/wfbp-b1"]), "title": "What is not the same"},
+            f"{names[keys[1]]}: wfbp: {HOSTILE} in e/x/main/wfbp-b1"]), "title": "Differences between the systems"},
     }
 
 
@@ -265,7 +265,7 @@ class Site(unittest.TestCase):
                     for text in texts}
         self.assertEqual(verdicts, {"wfbp": "larger on the lab", HOSTILE: "agree"})
         text = self.pages[f"pairs/{file_name('a1 b2')}.html"]
-        self.assertIn("What is not the same", text)
+        self.assertIn("Differences between the systems", text)
         self.assertIn("wfbp: &lt;script&gt;", text)
         # The differences of the systems themselves stand before any ratio, and so do the regimes.
         said = html.escape("the lab's bandwidth between nodes is half of a1's", quote=False)

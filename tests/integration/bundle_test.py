@@ -148,7 +148,7 @@ class BundleTest(unittest.TestCase):
         a, b, file = self.export("a"), self.export("b"), self.folder / "plans.toml"
         compare = ("compare", a, b, "--with-plan", "a")
         text = self.call(*compare, "--write-experiment", file, results="b")
-        self.assertIn("Plans of a: 1 that another side plans otherwise", text)
+        self.assertIn("Plans of a: 1 that another side plans differently", text)
         self.assertIn("sparfuse run", text)
         self.assertIn("expected the name of a new file",
                       self.call(*compare, "--write-experiment", file, results="b", code=2))

@@ -107,8 +107,8 @@ class FingerprintTest(ProgramTest):
         self.assertNotIn("fingerprint", self.call("compare", a, a, "--keep-disturbed"))
         said = self.call("compare", a, b, "--keep-disturbed")
         named = said.index("b's bandwidth within a node is 0.1 times that of a's")
-        self.assertLess(named, said.index("What is compared"))
-        rows = said[said.index("What is not the same"):]
+        self.assertLess(named, said.index("Compared systems"))
+        rows = said[said.index("Differences between the systems"):]
         self.assertLess(rows.index("fingerprint: bandwidth within a node"), rows.index("g++ 99"))
         self.call("verify", b)
 

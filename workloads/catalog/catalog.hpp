@@ -44,7 +44,7 @@ struct WorkloadDescriptor {
   std::size_t batch_per_worker = 0;  // default, in samples of one micro-step
   std::string metric;                // of Evaluate: "accuracy" or "f1" in [0, 1], or "perplexity"
   bool higher_is_better = true;
-  double target = 0;                   // of the metric: what dense training reaches
+  double target = 0;                   // of the metric: its value after dense training
   std::uint64_t target_steps = 0;      // within how many steps, with one worker and all defaults
   std::size_t evaluation_samples = 0;  // of an evaluation during training; 0: the whole test data
   std::vector<DataFileSpec> data_files;
@@ -66,16 +66,16 @@ struct WorkloadDescriptor {
   bool synthetic() const noexcept { return synthetic_samples > 0; }
 };
 
-// What the selections of ranks that train this workload have in common, and how unevenly they lie:
-// theta, skew and grains, one set a class of layers. theta is fitted to the union of four ranks'
-// top-k (1 %, tensor by tensor, steps 50 to 150) of a small model of the class; the unions of 2, 8
-// and 16 ranks are then within 6 % (experiments/zen/densification.toml measures them). skew is
-// fitted to the fullest of four and of eight regions of a tensor together (such a selection of one
-// rank alone, mean over tensors by elements sent), which are then within 6 % each
-// (tests/workloads/training/region_share_slow_test.cpp measures them). Of an embedding of n-grams
-// they are those of what is not 0, fitted at four ranks: unions of 16 are then within 10 %; of
-// contiguous ranges the busiest has 1.75, 3.35 and 6.53 times the average at 4, 8 and 16, of which
-// the model has 1.75, 2.2 and 2.6. A table that names no family is taken for convolutions.
+// The overlap of the selections of ranks that train this workload, and their skew: theta, skew and
+// grains, one set for each class of layers. theta is fitted to the union of four ranks' top-k (1 %,
+// tensor by tensor, steps 50 to 150) of a small model of the class; the unions of 2, 8 and 16 ranks
+// are then within 6 % (experiments/zen/densification.toml measures them). skew is fitted to the
+// fullest of four and of eight regions of a tensor together (such a selection of one rank alone,
+// mean over tensors by elements sent), which are then within 6 % each
+// (tests/workloads/training/region_share_slow_test.cpp measures them). For an embedding of n-grams
+// they describe the non-zero elements, fitted at four ranks: unions of 16 are then within 10 %. The
+// busiest of contiguous ranges has 1.75, 3.35 and 6.53 times the average at 4, 8 and 16 ranks; the
+// model has 1.75, 2.2 and 2.6. A table without a family counts as convolutions.
 OverlapModel OverlapOf(const WorkloadDescriptor& workload);
 
 // All workloads, in the order in which they are listed.

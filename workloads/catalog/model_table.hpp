@@ -13,7 +13,7 @@
 
 namespace sparfuse::workloads {
 
-// Whether the name of a workload is that of a table.
+// Whether a workload's name names a table.
 inline bool IsTable(std::string_view workload) { return workload.starts_with("table:"); }
 
 // The family of tables that name none.
@@ -31,8 +31,8 @@ struct MeasuredTimes {
 struct ModelTable {
   std::string family = kTableFamily;
   LayerTable layers;  // none is without_gradient
-  // Of buffers, such as running statistics: what a framework that keeps them equal sends from rank
-  // 0 to all others before each forward pass.
+  // Bytes of buffers, such as running statistics, that a framework sends from rank 0 to all others
+  // before each forward pass, to keep them equal.
   std::int64_t broadcast_bytes = 0;
   std::optional<MeasuredTimes> times;
 };

@@ -90,8 +90,8 @@ void AddOwn(std::vector<WorkloadDescriptor>& table) {
              8, 5.0, 1000));
   table.push_back(OnText(
       TextWorkload("text-trigram",
-                   "an embedding of all 250,047 trigrams, of which a batch touches one in some "
-                   "hundred, predicts the next character of the King James Version",
+                   "an embedding of all 250,047 trigrams predicts the next character of the King "
+                   "James Version; a batch touches about one trigram in a hundred",
                    NgramSize{.vocabulary = kTextCharacters, .window = kWindow}, kTextWindow,
                    Adam(3e-3, 0, 20)),
       32, 7.3, 1000));
@@ -132,7 +132,8 @@ void AddSiblingsOnText(std::vector<WorkloadDescriptor>& table) {
   table.push_back(OnText(
       QuestionWorkload(
           "bert-small",
-          "BERT of two layers finds the words left out of a line of the King James Version in it",
+          "BERT of two layers finds, in a passage of the King James Version, the words that a "
+          "question leaves out",
           BertSize{.vocabulary = 1024,
                    .window = kWords,
                    .positions = kWords,

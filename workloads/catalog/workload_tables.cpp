@@ -81,7 +81,8 @@ std::vector<WorkloadDescriptor> RecordedWorkloads() {
                       .schedule = "constant"};
   WorkloadDescriptor w = ImageWorkload(
       "recorded-resnet",
-      "digits-resnet's gradients made up, its forward and backward slept through as recorded",
+      "digits-resnet with synthetic gradients, and sleeps of its recorded times for forward and "
+      "backward",
       DigitsResnetSize{}, recipe);
   w.sleeps = true;
   // A step takes 245 ms. Eight ranks on two cores select and exchange in a small part of it.

@@ -17,7 +17,7 @@ std::vector<WorkloadDescriptor> PaperWorkloads();
 // Models that are not computed.
 std::vector<WorkloadDescriptor> RecordedWorkloads();
 
-// What all workloads of a kind have in common: units, metric, and the options with `recipe` as
+// The common part of all workloads of a kind: units, metric, and the options with `recipe` as
 // defaults. The window is in tokens.
 WorkloadDescriptor ImageWorkload(std::string name, std::string summary, ModelSize model,
                                  const Recipe& recipe);

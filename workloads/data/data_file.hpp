@@ -11,8 +11,8 @@
 
 namespace sparfuse::workloads {
 
-// A data file that a workload reads. Size and checksum are part of what a result means: a file of
-// another edition is refused.
+// A data file that a workload reads. Results depend on size and checksum: a file of another edition
+// is refused.
 struct DataFileSpec {
   std::string name;         // data set, as scripts/fetch_data.py takes it
   std::string path;         // relative to the data directory

@@ -47,15 +47,15 @@ class MappedFile {
   int descriptor_ = -1;
 };
 
-// What meta.json says, for those who need no more. Throws Error{kData} naming the folder and what
-// to do where there is none, it is of another format, or its id is not its content's.
+// The content of meta.json, for callers that need no more. Throws Error{kData} naming the folder
+// and the remedy if there is no meta.json, it has another format, or its id is not its content's.
 struct PreparedMeta {
   std::string id;
   std::string kind;    // "images", "text" or "questions"
   std::string coding;  // images: "files" (JPEG, or binary PPM) or "planes" (shape, CHW bytes)
   std::vector<std::size_t> shape;
   std::vector<std::string> classes;  // in the order of their numbers
-  std::string tokens;                // of texts: what a token is, "words"
+  std::string tokens;                // of texts: the kind of a token, "words"
   std::size_t vocabulary = 0;
   std::size_t token_bytes = 0;
   std::size_t window = 0;  // of questions: pieces
@@ -81,19 +81,19 @@ class PreparedData {
   std::size_t classes() const noexcept { return meta_.classes.size(); }
   std::size_t vocabulary() const noexcept { return meta_.vocabulary; }
 
-  // Throws Error{kData} where this is another data set than the trial was planned with.
+  // Throws Error{kData} if the trial was planned with another data set.
   void CheckId(std::string_view expected) const;
-  // Throws Error{kConfig} where a workload of this kind of data cannot train on it.
+  // Throws Error{kConfig} if a workload of this kind of data cannot train on it.
   void CheckFits(std::string_view workload, std::string_view kind_of_data) const;
 
-  // What evaluations during training read: "valid" where there is one, else "test".
+  // The split of evaluations during training: "valid" if there is one, else "test".
   std::string_view evaluation_split() const { return splits_.contains("valid") ? "valid" : "test"; }
 
   // Split is "train" or the evaluations'.
   std::size_t count(std::string_view split) const { return SplitOf(split).count; }
   std::uint16_t Label(std::string_view split, std::size_t image) const;
-  // The record of an image or a window. Throws Error{kData} where its bytes are not what was
-  // prepared. Cost: a CRC-32 of it.
+  // The record of an image or a window. Throws Error{kData} if its bytes differ from the prepared
+  // ones. Cost: a CRC-32 of it.
   std::span<const std::uint8_t> Record(std::string_view split, std::size_t image) const;
   // Of questions: the JSON that scoring needs.
   std::string_view Key(std::string_view split) const;

@@ -35,7 +35,7 @@ class Sampler {
   };
 
   // Throws Error{kConfig} unless 0 <= rank < world, accumulation >= 1, batch >= 1 and the samples
-  // suffice for one step; columns are those of one step.
+  // suffice for one step. Columns count those of one step.
   explicit Sampler(const Config& config);
 
   std::uint64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }

@@ -1,5 +1,5 @@
-// Describes what a model is made of, once: its layer table and its parameters both follow from this
-// description, so that the two cannot differ. No LibTorch.
+// Describes the operations and parameters of a model once: its layer table and its parameters both
+// follow from this description, so that the two cannot differ. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ struct RunningStatistics {
   std::int64_t width = 0;
 };
 
-// Parameters in registration order, which are those of operations in the order in which forward
-// runs them. Positions are how often one sample's forward pass applies the weight.
+// The parameters of operations, in the order in which forward runs the operations: the registration
+// order. Positions count how often one sample's forward pass applies the weight.
 class ModelDescription {
  public:
   // One operation with these parameters, registered in this order. `ready` lists them in the order

@@ -1,5 +1,5 @@
-// Lists the parameter tensors of each workload's model without building the model: what planners
-// and the model of time need of models too large to train here. No LibTorch.
+// Lists the parameter tensors of each workload's model without building the model, for planners and
+// the model of time, and models too large to train here. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ struct LayerTable {
   double macs() const;
 };
 
-// The tensors of a workload. The ready order of the catalog's is that of LibTorch's autograd, which
-// runs operations in the reverse of the order in which forward made them and delivers a parameter's
-// gradient at once when its last use is done. Throws Error{kConfig} with the nearest known name.
-// Cost: computed once, kept; may be called from any thread.
+// The tensors of a workload. The catalog's workloads have the ready order of LibTorch's autograd.
+// It runs operations in the reverse order of forward, and delivers a parameter's gradient when its
+// last use is done. Throws Error{kConfig} with the nearest known name. Cost: computed once, kept;
+// may be called from any thread.
 const LayerTable& LayersOf(std::string_view workload);
 
 // [tensors] in ready order: backward takes times in these proportions, each since the gradient

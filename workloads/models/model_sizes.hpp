@@ -123,8 +123,8 @@ struct LstmSize {
   friend ForwardPass Build(const LstmSize& size, const ParameterSet& parameters);
 };
 
-// Looks whole n-grams of characters up, of which most never occur: its embedding's gradient is
-// sparse by nature.
+// Looks up whole n-grams of characters. Most of them never occur, so that the embedding's gradient
+// is sparse by nature.
 struct NgramSize {
   std::int64_t vocabulary = 0;
   std::int64_t window = 0;

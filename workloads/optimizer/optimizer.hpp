@@ -50,10 +50,10 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults);
 // that are no rising list of epochs, and for no_decay that is no regular expression.
 Recipe RecipeFrom(const Options& options);
 
-// What epochs and workers are in the trial that a recipe is used in.
+// The length of epochs and the number of workers in the trial that uses a recipe.
 struct Course {
   std::uint64_t total_steps = 0;  // 0: the end is not known, and rates that fall towards it do not
-  double steps_per_epoch = 0;     // 0: not known, and what is told in epochs has no effect
+  double steps_per_epoch = 0;     // 0: not known; keys in epochs then have no effect
   int workers = 1;
 };
 
@@ -88,8 +88,8 @@ class Plateau {
   std::int64_t bad_ = 0;  // evaluations in a row
 };
 
-// What gradients of these norms (L2, of whole tensors) are multiplied with: 1 where the recipe does
-// not clip or the norm is within clip_norm.
+// The factors for gradients of these norms (L2, of whole tensors): 1 if the recipe does not clip or
+// the norm is within clip_norm.
 std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> norms);
 
 // State of an optimizer over a flat parameter array. It exists, as zeros, from construction, so

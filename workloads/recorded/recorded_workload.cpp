@@ -183,7 +183,9 @@ class RecordedWorkload final : public TrainingWorkload {
   }
 
   Evaluation Evaluate(std::size_t) override {
-    SPARFUSE_THROW(kUnsupported, "a workload whose compute sleeps has nothing to evaluate");
+    SPARFUSE_THROW(kUnsupported,
+                   "a workload that sleeps instead of computing has nothing to "
+                   "evaluate");
   }
   std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 

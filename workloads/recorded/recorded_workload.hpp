@@ -21,12 +21,12 @@ struct RecordedTimes {
   double tail_us = 0;               // from the last gradient to the end of backward
 };
 
-// Throws Error{kInternal} where nothing is recorded.
+// Throws Error{kInternal} if nothing is recorded.
 const RecordedTimes& TimesOf(const ModelSize& model);
 
-// Forward and backward last as long as was recorded of the catalog's model, in proportion to the
-// batch, and leave the cores to selection and exchange: many ranks fit on few cores. The optimizer
-// runs as everywhere. Nothing is learned: there is no loss (MeanLoss is 0), and Evaluate throws
+// Forward and backward take the recorded times of the catalog's model, in proportion to the batch,
+// and leave the cores to selection and exchange: many ranks fit on few cores. The optimizer runs as
+// everywhere. Nothing is learned: there is no loss (MeanLoss is 0), and Evaluate throws
 // Error{kUnsupported}.
 //
 // A gradient is s * (a * c + sqrt(1 - a^2) * z), by element: s of the seed, lognormal over rows and

@@ -11,8 +11,8 @@ namespace sparfuse::workloads {
 // Stands in a normal form before a character that is no part of a word and yet stays.
 inline constexpr char kNoWord = '\x01';
 
-// The words that count of a part of a text in normal form: lower case, without ASCII punctuation,
-// each white space a blank, kNoWord before what else is no letter, digit or underscore
+// The words of a part of a text that count, in normal form: lower case, without ASCII punctuation,
+// each white space a blank, kNoWord before other characters that are no letter, digit or underscore
 // (harness/data/sparfuse_data/scoring.py makes it).
 std::vector<std::string> WordsThatCount(std::string_view normal);
 

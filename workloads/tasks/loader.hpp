@@ -23,7 +23,7 @@ class Loader {
   Loader(Make make, int micro_steps);
 
   // The batch of a step, and begins the one that follows. Batches asked for out of order are made
-  // here and now. What `make` throws comes from here.
+  // here and now. Exceptions of `make` are thrown here.
   LoadedBatch Take(std::uint64_t step, int micro_step);
 
   // For how long Take has waited since the last call, in seconds.

@@ -19,8 +19,8 @@ namespace sparfuse::workloads {
 
 struct Batch {
   at::Tensor inputs;  // as a ForwardPass takes them
-  // What the logits are compared with: classes [batch], tokens [batch * window], or an answer's
-  // first and last word [2, batch]; int64.
+  // The targets of the logits: classes [batch], tokens [batch * window], or an answer's first and
+  // last word [2, batch]; int64.
   at::Tensor targets;
   // Of texts that are read on: whether columns begin here, and no state is carried into it.
   bool begins = false;
@@ -33,9 +33,8 @@ class Task {
   // Training samples of an epoch, over all ranks.
   virtual std::size_t training_samples() const = 0;
 
-  // These training samples, in host memory. What varies by epoch (augmentation, where windows
-  // start) depends on `epoch_key` and the sample alone, so that a sample is the same on whichever
-  // rank it falls.
+  // These training samples, in host memory. Variation by epoch (augmentation, starts of windows)
+  // depends on `epoch_key` and the sample alone, so that a sample is the same on every rank.
   virtual Batch MakeBatch(std::span<const std::uint32_t> samples,
                           std::uint64_t epoch_key) const = 0;
 
@@ -75,8 +74,8 @@ TextSource SourceOf(TextSet text);
 // epoch. Perplexity is exp(sum of losses / tokens), whatever the batch.
 std::unique_ptr<Task> MakeTextTask(TextSource text, ForwardPass logits);
 
-// Questions about the text, in words, whose answers are in it; sizes are those of the model's
-// window and vocabulary. A tenth of the words are not among the 1,021 most frequent and look alike.
+// Questions about the text, in words, whose answers are in it. `size` gives the model's window and
+// vocabulary. A tenth of the words are not among the 1,021 most frequent and look alike.
 std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size,
                                        ForwardPass logits);
 
@@ -85,7 +84,7 @@ std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size
 std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,
                                         ForwardPass logits);
 
-// What tasks on prepared data need beside it.
+// The needs of tasks on prepared data, beside the data.
 struct PreparedTaskConfig {
   Recipe recipe;
   std::size_t batch = 0;  // of a rank, which metric_form "as-shipped" divides the test set into

@@ -1,4 +1,5 @@
-// Draws what a forward pass drops, the same on every device; without it the pass is an evaluation.
+// Draws the elements that a forward pass drops, the same on every device; without it the pass is an
+// evaluation.
 #pragma once
 
 #include <array>
@@ -18,13 +19,14 @@ struct DroppedFrom {
 };
 
 // Sets elements to 0 at random and scales the others up, in training. It has random bits of its
-// own, as ranks may share a process: those of the host's generator, which are then copied to the
-// device. That takes the host milliseconds for a large model, so what will be asked for can be
+// own, since ranks may share a process. The host's generator makes them, and they are copied to the
+// device. That takes the host milliseconds for a large model, so the bits of the next pass can be
 // drawn ahead.
 class Dropout {
  public:
   Dropout() = default;  // evaluation: drops nothing
-  // ahead: what will be asked for, in order, as asked() of an earlier pass had it; or nothing.
+  // ahead: the draws that will be asked for, in order, as asked() of an earlier pass lists them; or
+  // nothing.
   Dropout(std::uint64_t seed, at::Device device, std::vector<DroppedFrom> ahead = {});
 
   // x is on the device. Of the type of x; elements are scaled in float32.
@@ -40,7 +42,7 @@ class Dropout {
   const std::vector<DroppedFrom>& asked() const noexcept { return asked_; }
 
  private:
-  // 0, or what an element that is kept is multiplied with; on the device.
+  // For each element 0, or the factor of a kept element; on the device.
   at::Tensor Draw(const DroppedFrom& from);
 
   at::Generator generator_;
@@ -52,8 +54,8 @@ class Dropout {
   std::size_t used_ = 0;  // of ahead_
 
  public:
-  // What recurrent layers begin with and leave behind, [hidden state, cell state] a layer; null:
-  // they begin from zero. Not this object's.
+  // The states with which recurrent layers begin, and which they leave: [hidden state, cell state]
+  // a layer. null: they begin from zero. This object does not own it.
   std::vector<std::array<at::Tensor, 2>>* state = nullptr;
 };
 

@@ -37,8 +37,8 @@ struct BatchNorm : Affine {
   BatchNorm(const ParameterSet& parameters, const std::string& name)
       : Affine(parameters, name), running(parameters.RunningOf(name)) {}
 
-  // Training: by the statistics of the batch, of which the running ones take a tenth; else by the
-  // running ones. As PyTorch has it, the running variance is the unbiased one.
+  // Training: by the statistics of the batch, a tenth of which goes into the running ones; else by
+  // the running ones. As in PyTorch, the running variance is the unbiased one.
   at::Tensor operator()(const at::Tensor& x, const Dropout& dropout) const {
     return at::batch_norm(x, weight, bias, running.mean, running.variance, dropout.training(),
                           /*momentum=*/0.1, /*eps=*/1e-5, /*cudnn_enabled=*/true);
@@ -50,7 +50,7 @@ struct BatchNorm : Affine {
 struct Attention {
   std::int64_t heads = 1;
   double dropout = 0;      // of the weights
-  bool backwards = false;  // each position sees itself and what is before it
+  bool backwards = false;  // each position sees itself and the positions before it
   // Which keys are seen, [batch, 1, 1, window] bool; undefined: all.
   at::Tensor mask = {};
 };
@@ -93,7 +93,7 @@ inline at::Tensor Attend(const at::Tensor& queries, const at::Tensor& keys,
 }
 
 // The same of [batch, window, 3 * width], the three side by side, each position seeing itself and
-// what is before it.
+// the positions before it.
 inline at::Tensor AttendBackwards(const at::Tensor& queries_keys_values, std::int64_t heads,
                                   double probability, Dropout& dropout) {
   const std::int64_t batch = queries_keys_values.size(0), window = queries_keys_values.size(1);

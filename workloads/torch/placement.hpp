@@ -16,17 +16,17 @@ namespace sparfuse::workloads {
 // use it, or where it lacks the precision; Error{kConfig} for TF32 on the host.
 at::Device PlaceOf(const Stream& stream, Precision precision);
 
-// Settings of this process, for every workload in it; those of the host are LibTorch's defaults. On
-// the calling thread LibTorch prints a warning once, however often it gives it.
+// Settings of this process, for every workload in it; on the host they are LibTorch's defaults.
+// LibTorch prints each warning once on the calling thread.
 //
-// On CUDA fp32 means IEEE products: cuDNN would use TF32 unless told not to. `deterministic` takes,
-// of convolutions, of attention and of what else has several kernels, those without atomic
-// additions; otherwise cuDNN tries its convolutions on each new shape and keeps the fastest, which
+// On CUDA fp32 means IEEE products: cuDNN would otherwise use TF32. `deterministic` takes the
+// kernels without atomic additions, for convolutions, attention and other operations with several
+// kernels; otherwise cuDNN tries its convolutions on each new shape and keeps the fastest, which
 // may differ from run to run.
 void SetNumerics(at::DeviceType device, Precision precision, bool deterministic);
 
-// A copy on the device, or the same tensor where it is there. From host memory it goes through
-// pinned memory, so that the host does not wait for what the stream has to do before it.
+// A copy on the device, or the same tensor if it is there already. From host memory it goes through
+// pinned memory, so that the host does not wait for the stream's earlier work.
 at::Tensor CopyTo(at::Device device, const at::Tensor& tensor);
 
 // While it lives, `stream` is LibTorch's current one on this thread, and its device the current
@@ -49,8 +49,8 @@ class CurrentStream {
 #endif
 };
 
-// While it lives, this thread's operations on the device are computed in bfloat16 where autocast
-// does that. Backward passes run without it: their types are those of the forward pass.
+// While it lives, this thread's operations on the device are computed in bfloat16 if autocast does
+// that. Backward passes run without it, with the types of the forward pass.
 class Autocast {
  public:
   Autocast(at::DeviceType device, Precision precision);

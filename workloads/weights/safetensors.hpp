@@ -34,7 +34,7 @@ class SafeTensors {
  public:
   // Throws Error{kData} naming the file unless it is well formed: a length of the header that fits,
   // JSON in it without a name twice, tensors of a known type whose bytes tile the rest of the file
-  // exactly. Cost: that of the header.
+  // exactly. Cost: a read of the header.
   explicit SafeTensors(const std::filesystem::path& file);
 
   const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
@@ -46,7 +46,7 @@ class SafeTensors {
   std::vector<StoredTensor> tensors_;
 };
 
-// What is wrong with the content of a safetensors file, or "" and its tensors; for fuzzing.
+// The error in the content of a safetensors file, or "" and its tensors; for fuzzing.
 std::string ReadSafeTensors(std::span<const std::uint8_t> bytes,
                             std::vector<StoredTensor>& tensors);
 

@@ -29,12 +29,12 @@ struct WeightMap {
   std::vector<std::string> unknown;  // tensors that fill nothing, and are no known buffers
   std::vector<std::string> unfit;    // "NAME [2, 3], expected [3, 2]"
 
-  // Throws Error{kData} naming what is missing, unknown or unfit; the file begins the message.
+  // Throws Error{kData} naming missing, unknown and unfit tensors; the file begins the message.
   void Require(std::string_view file) const;
 };
 
-// Every parameter is filled exactly once, or named. Names are those of Hugging Face (BERT, GPT-2,
-// ViT), NVIDIA's BERT, torchvision (ResNet, VGG) and PyTorch's word-level models.
+// Every parameter is filled exactly once, or named. Tensors have the names of Hugging Face (BERT,
+// GPT-2, ViT), NVIDIA's BERT, torchvision (ResNet, VGG) and PyTorch's word-level models.
 WeightMap MapWeights(const ModelSize& size, const std::vector<StoredTensor>& tensors);
 
 }  // namespace sparfuse::workloads

@@ -108,7 +108,7 @@ SPARFUSE_DEVICE bool IsSafe(std::uint32_t max_key) {
   return max_key == 0 || (max_key >= 0x2b800000u && max_key <= 0x5d800000u);
 }
 
-// Loads a thread's elements of a block of x, 0 behind the end, and writes x to the residual.
+// Loads a thread's elements of a block of x, 0 after the end, and writes x to the residual.
 template <class Block>
 SPARFUSE_DEVICE void LoadOwn(Block& block, const EncodeInput& input, std::size_t begin, float* x) {
   float kept[kOwn];

@@ -15,8 +15,8 @@ struct EngineState {
   Stores velocities;
   Stores copies;    // copies of residuals that other ranks keep
   Stores averages;  // of collectives that have such, by name (CollectiveState::Kept)
-  // What sparsifiers and collectives remember otherwise, by what they serve (Exchange of their
-  // states). What is missing begins anew.
+  // Other memory of sparsifiers and collectives (Exchange of their states), by the place that it
+  // serves. A state without an entry begins anew.
   using Remembered = std::map<std::string, std::vector<double>, std::less<>>;
   Remembered remembered;
 };

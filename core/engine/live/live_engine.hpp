@@ -106,8 +106,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // copy, on any rank of a world of the same size and layout.
   void SaveState(EngineState& to);
   void LoadState(const EngineState& from);
-  // Makes the next step one that Undo takes back after its EndStep: residuals, velocities and what
-  // collectives keep are then what they were, bit for bit. Where a sparsifier writes the new
+  // Makes the next step one that Undo takes back after its EndStep: residuals, velocities and the
+  // collectives' memory are then as they were, bit for bit. Where a sparsifier writes the new
   // residual beside the old one, this costs no copy.
   void BeginUndoable();
   void Undo();
@@ -213,10 +213,10 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   ExchangeState& PrepareExchange(Handle handle, Op& exchange);
   void PreparePayload(const Op& exchange, ExchangeState& state);
   void Remember(const Op& exchange, ExchangeBuffers& buffers);
-  // What collectives keep: the part of SaveState and LoadState that selections leave out.
+  // The collectives' memory: the part of SaveState and LoadState that selections leave out.
   void SaveCollectives(EngineState& to) const;
   void LoadCollectives(const EngineState& from);
-  // Gives a state that was just made what LoadState has read of its range.
+  // Gives a new state the memory that LoadState has read for its range.
   void LoadInto(CollectiveState& state, Range range, const std::string& place) const;
   double DensityNow(double planned) const;
 
@@ -274,7 +274,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // communication thread.
   std::map<std::tuple<const Collective*, Channel, std::size_t, std::size_t>, RangeMemory>
       range_memory_;
-  EngineState undo_;    // what stores do not keep themselves
+  EngineState undo_;    // memory that stores do not keep themselves
   EngineState loaded_;  // for states that the step after LoadState makes
 
   double density_factor_ = 1;

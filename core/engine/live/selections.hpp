@@ -28,9 +28,9 @@ class Selections {
   // The selection into which `sparsify` selects on device `where`, ready for this step. Throws
   // Error{kInternal} if this step has already selected the range for the same residual.
   Selection& Prepare(const SparsifyRequest& sparsify, double density, Device where);
-  // The residual of rounding to halves for the range of exchange `label`, ready for this step;
-  // empty without feedback. It lies on the host, where values are rounded. Throws Error{kInternal}
-  // if this step has already rounded the range for the same residual, which would decay twice.
+  // The residual of rounding to fp16 for the range of exchange `label`, ready for this step; empty
+  // without feedback. It lies on the host, where values are rounded. Throws Error{kInternal} if
+  // this step has already rounded the range for the same residual, which would decay twice.
   std::span<float> RoundedOf(Range range, std::string_view residual, const std::string& label);
   // How many elements of a range are to be selected. A range that is a whole tensor counts with the
   // tensor's shape.
@@ -47,11 +47,11 @@ class Selections {
   std::span<const float> Velocity(Range range) { return velocities_.ReadAll(range); }
   void Save(EngineState& to);
   void Load(const EngineState& from);
-  // What sparsifiers remember: the part of Save and Load that Undo leaves out.
+  // The sparsifiers' memory: the part of Save and Load that Undo leaves out.
   void SaveRemembered(EngineState::Remembered& to) const;
   void LoadRemembered(const EngineState::Remembered& from);
 
-  // As those of a ResidualStore, for all that Save copies; on the host only.
+  // As ResidualStore's functions, for all memory that Save copies; on the host only.
   void BeginUndoable();
   void Settle();
   void Undo();

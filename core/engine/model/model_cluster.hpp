@@ -2,7 +2,7 @@
 //
 // Ranks with machines of their own do the same at the same times: their selections differ, but an
 // exchange ends for all of them at once. Only the first ranks are then simulated; each other rank
-// follows one of them. A follower's payloads are computed too, and its times are those of the rank
+// follows one of them. A follower's payloads are computed too, and it takes the times of the rank
 // it follows. If ranks exchange within nodes, whole nodes are simulated, and a follower has the
 // same place on its node as the rank it follows. If ranks own parts, and not each an equal one, all
 // owners are simulated, and followers own no part.
@@ -68,7 +68,7 @@ class ModelCluster {
   }
   // A rank has reached its next exchange on a channel; the exchange starts when all members have.
   void Arrive(int rank, Handle handle, Op& op);
-  // A rank has ended forward and backward of its step; a rank begins those of its next step.
+  // A rank has ended forward and backward of its step; a rank begins its next step.
   void ComputeEnded();
   void ComputeBegins();
   // A rank has got the buffers that are broadcast before forward.

@@ -23,7 +23,7 @@ struct FibreScan {
   std::size_t period;
   std::size_t ahead;   // distance in elements of the prefetch; 0: no prefetch
   std::uint32_t base;  // index of element 0
-  // Room for n + 16: up to 16 entries behind the last element found are overwritten.
+  // Room for n + 16: up to 16 entries after the last element found are overwritten.
   std::uint32_t* indices;
   float* values;
 };

@@ -1,7 +1,7 @@
 // Describes sparsifiers as published implementations run them, "method@origin", if that differs
 // from the canonical form. These forms yield the densities behind the published numbers, which
-// often are not the densities asked for; each descriptor says what it yields. Their passes are
-// simple, not tuned.
+// often are not the target densities; each descriptor says the density that it yields. Their passes
+// are simple, not tuned.
 //
 // Origins: saf, ssf, adtopk, oktopk, sidco, grace and grace-dist are the code published with
 // SAFusion, SSFusion, ADTopk, Ok-Topk, SIDCo and GRACE (PyTorch and distributed back ends); wfbp is

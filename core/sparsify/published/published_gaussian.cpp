@@ -95,8 +95,8 @@ constexpr Form kSaf = {
     SelectSaf,
     {-0.479, 1.035},
     "In the code of SAFusion and WFBP: |x| >= threshold; five corrections by 1.2 and 0.8, whose "
-    "lower bound has a factor n too many, so that the threshold never comes to rest. Sends 0.45 / "
-    "1.8 / 1.6 times k."};
+    "lower bound has a factor n too many, so that the threshold never settles. Sends 0.45 / 1.8 / "
+    "1.6 times k."};
 constexpr Form kSsf = {
     "gaussiank@ssf",
     "gaussian@ssf",

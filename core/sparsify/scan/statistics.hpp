@@ -91,7 +91,7 @@ Statistics Measure(const SelectContext& context, SelectInput& input, const Tenso
 // Adds the measures of one block of x to `total`. Blocks must come in index order. n <= kBlock.
 void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, Statistics& total);
 
-// Adds a part that lies behind the parts added before.
+// Adds a part that follows the parts added before.
 void AddStatistics(const Statistics& part, Statistics& total);
 
 // counts[j] = the number of elements of x with key >= keys[j]. At most kCountedKeys keys in one

@@ -10,10 +10,9 @@
 namespace sparfuse {
 
 // The Error of a result that is neither success nor "in progress":
-//   CALL: NCCL's name of the result: NCCL's last message
-// Two ranks on one card are kUnsupported with advice what to use instead. A card out of memory is
-// kOutOfMemory, trouble with another rank or the network kComm, the rest kInternal. comm: may be
-// null.
+//   CALL: NCCL's name of the result: NCCL's last message Two ranks on one card are kUnsupported
+//   with advice on alternatives. A card out of memory is kOutOfMemory, trouble with another rank or
+//   the network kComm, the rest kInternal. comm: may be null.
 Error NcclError(const NcclApi& api, int result, std::string_view call, void* comm);
 
 // Advice how several ranks can share a card, which NCCL does not allow: the end of an error's

@@ -1,8 +1,8 @@
 // Checks, before all other work, that the ranks in MPI's world are the launched ranks.
 //
-// srun without PMIx starts n programs, each of which believes to be rank 0 of 1. A rank may also
-// meet ranks of another launch or of another MPI. The launcher therefore puts the number of ranks
-// and a random nonce of the launch into their environment.
+// srun without PMIx starts n programs, and each of them takes itself for rank 0 of 1. A rank may
+// also meet ranks of another launch or of another MPI. The launcher therefore puts the number of
+// ranks and a random nonce of the launch into their environment.
 #pragma once
 
 #include <chrono>

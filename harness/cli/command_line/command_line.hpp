@@ -1,4 +1,5 @@
-// Declares the command line of the program, what its verbs have in common, and what adds each verb.
+// Declares the command line of the program, the options that its verbs share, and the functions
+// that add the verbs.
 #pragma once
 
 #include <CLI/CLI.hpp>

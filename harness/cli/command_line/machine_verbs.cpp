@@ -193,7 +193,7 @@ void AddProfile(CommandLine& line) {
                    "GBPS:ALPHA_US, a shaped link to measure beside the machine's own; a second "
                    ":GBPS:ALPHA_US shapes links within nodes");
   verb->add_option("--ranks-per-node", request->ranks_per_node,
-                   "for a shaped link: how many ranks share a node")
+                   "for a shaped link: number of ranks that share a node")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   verb->add_option("--name", request->name,

@@ -31,7 +31,9 @@ void AddSubmit(CLI::App* verb, SubmitRequest& submit, const char* help) {
 
 void AddPlan(CommandLine& line) {
   const auto request = std::make_shared<PlanRequest>();
-  auto* verb = AddVerb(line, "plan", "what would run, why, and how long it will take",
+  auto* verb = AddVerb(line, "plan",
+                       "list the trials that would run, with reasons and the "
+                       "expected time",
                        Speaks::kTextOrJson, [=](Program& program) {
                          request->submit.launch = request->launch;
                          return PlanVerb(program, *request);
@@ -53,8 +55,10 @@ void AddPlan(CommandLine& line) {
 
 void AddRun(CommandLine& line) {
   const auto request = std::make_shared<RunRequest>();
-  auto* verb = AddVerb(line, "run", "run what is missing; ^C is resumable", Speaks::kText,
-                       [=](Program& program) {
+  auto* verb = AddVerb(line, "run",
+                       "run the missing trials; after Ctrl-C the same command goes "
+                       "on",
+                       Speaks::kText, [=](Program& program) {
                          request->submit.launch = request->launch;
                          return RunVerb(program, *request);
                        });
@@ -203,10 +207,9 @@ void AddExplain(CommandLine& line) {
     fs::path out;
   };
   const auto request = std::make_shared<Request>();
-  auto* verb = AddVerb(line, "explain", "where the difference in step time of two cells comes from",
-                       Speaks::kTextOrJson, [=](Program& program) {
-                         return ExplainVerb(program, request->cells, request->out);
-                       });
+  auto* verb = AddVerb(
+      line, "explain", "explain the difference in step time between two cells", Speaks::kTextOrJson,
+      [=](Program& program) { return ExplainVerb(program, request->cells, request->out); });
   verb->add_option("experiment", request->cells.experiment, kNames)->required();
   verb->add_option("--of", request->cells.of,
                    "the cell: key=value,... (link.gbps=1 for a key of a table)");
@@ -219,7 +222,9 @@ void AddExplain(CommandLine& line) {
 void AddAdvise(CommandLine& line) {
   const auto asked = std::make_shared<AdviseOptions>();
   auto* verb =
-      AddVerb(line, "advise", "which method trains faster on a cluster, and what decides",
+      AddVerb(line, "advise",
+              "rank methods by training speed on a cluster, and name the inputs "
+              "that decide",
               Speaks::kTextOrJson, [=](Program& program) { return AdviseVerb(program, *asked); });
   auto* workload = verb->add_option("--workload", asked->workload,
                                     "a name of `sparfuse list workloads`, or table:FILE.json; with "

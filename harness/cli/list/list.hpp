@@ -1,4 +1,4 @@
-// Lists what experiment files may name and the experiments that there are, as JSON and as text.
+// Lists the names that experiment files may use, and the experiments, as JSON and as text.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -201,7 +201,7 @@ std::string StepLine(const TracedModel& model, const TracedCluster& traced) {
         model.reference->workers);
   }
   if (traced.modelled_ms == 0 || model.step_ms == 0) {
-    return "the trace tells no step time to compare the modelled step with";
+    return "the trace has no step time to compare the modelled step with";
   }
   const double off = traced.modelled_ms / model.step_ms - 1;
   return fmt::format(

@@ -1,4 +1,5 @@
-// What verbs say of a trace on a cluster, and a trace in the place of a workload.
+// Words the results of a trace on a cluster for the verbs, and holds a trace in the place of a
+// cluster's own numbers.
 #pragma once
 
 #include <filesystem>

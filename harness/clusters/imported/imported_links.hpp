@@ -1,4 +1,4 @@
-// Makes what a declared cluster's file states of the links out of logs that measured them.
+// Makes the statements of a declared cluster's file about links from logs that measured them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the readers of nccl-tests' and rccl-tests' forms share: programs and rows.
+// Holds the programs and rows that the readers of nccl-tests and rccl-tests share.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Reads what the tables of a declared cluster's file have in common. All functions throw
-// Error{kConfig} naming file, line, key, value and what was expected.
+// Reads the keys that the tables of a declared cluster's file share. All functions throw
+// Error{kConfig} naming file, line, key, value and the expected one.
 #pragma once
 
 #include <fmt/format.h>

@@ -398,8 +398,8 @@ class ClusterParser {
       }
       if (seconds * kMostFall < longest) {
         file_->Fail(at + "/us",
-                    fmt::format("{:g} bytes in {:g} us, and fewer took {:g} us: expected "
-                                "times that grow; leave out sizes that were disturbed",
+                    fmt::format("{:g} bytes in {:g} us, and fewer took {:g} us: expected rising "
+                                "times; leave out sizes that were disturbed",
                                 bytes, 1e6 * seconds, 1e6 * longest));
       }
       longest = std::max(longest, seconds);

@@ -50,7 +50,7 @@ std::string WhatIsMore(const json& plan, const json& given) {
         std::count_if(parts.begin(), parts.end(), [](const json& each) { return each > 1; })));
   }
   if (plan.contains("paths") && !given.contains("paths")) {
-    found.push_back(fmt::format("the ways of {} units", plan["paths"].size()));
+    found.push_back(fmt::format("the paths of {} units", plan["paths"].size()));
   }
   const json tensors = plan.value("tensors", json::object());
   for (const char* key : {"dense", "offloaded", "reduced"}) {
@@ -429,7 +429,9 @@ class Writer {
         const CellConfig reference = CellConfigOf(cell.reference_config);
         for (const CellConfig* each : {&reference, &own, &given}) {
           if (ConfigHash(resolving_.Resolve(AsGiven(ToJson(*each)))) == ConfigHash(*each)) continue;
-          SPARFUSE_THROW(kConfig, "no file of this program's makes that cell: " + CellName(*each));
+          SPARFUSE_THROW(kConfig,
+                         "no experiment file of this program gives that cell: "
+                         "" + CellName(*each));
         }
         for (const CellConfig* each : {&reference, &own, &given}) Add(*each, cells);
       } catch (const Error& error) {

@@ -1,5 +1,5 @@
-// Forces the fusion plans of one side on the others: which cells that are, what the model and
-// trials with these plans say, and the experiment that runs them.
+// Forces the fusion plans of one side on the others: finds the cells, the results of the model and
+// of trials with these plans, and writes the experiment that runs them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Models cells on the system of one side of a comparison, with what was measured of that system or
+// Models cells on the system of one side of a comparison, with the measurements of that system or
 // with a declared cluster that stands for it.
 #pragma once
 

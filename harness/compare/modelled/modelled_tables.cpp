@@ -197,8 +197,8 @@ std::vector<std::string> ModelledSummary(const SystemComparison& comparison,
     }
   }
   sentences.push_back(fmt::format(
-      "Plans of {}: {} that another side plans otherwise and {} that cannot be forced; {} measured "
-      "there",
+      "Plans of {}: {} that another side plans differently and {} that cannot be forced; {} "
+      "measured there",
       asked.with_plan, differ, lack, measured));
   return sentences;
 }

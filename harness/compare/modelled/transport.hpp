@@ -1,5 +1,5 @@
-// Carries the first side's measured ratios over to other sides by the model, so that what is left
-// of a difference is what the profiles of the two systems do not explain.
+// Carries the first side's measured ratios over to other sides by the model. The remaining
+// difference is the part that the profiles of the two systems do not explain.
 #pragma once
 
 #include <memory>

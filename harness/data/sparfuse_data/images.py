@@ -20,7 +20,7 @@ TEST_FOLDERS = ("val", "validation", "valid", "test")  # the first that is there
 HELD_OUT = 10  # of images without a test split every so-manieth, by the hash of its name, is for tests
 MOST_PIXELS = 1 << 28
 IMAGE_NAME = re.compile(r"\.(jpe?g|png|ppm|bmp|gif|tiff?|webp)$", re.IGNORECASE)
-FLAT = ("{0}: images lie flat in it, and nothing says of which class each is; expected a folder for "
+FLAT = ("{0}: images lie flat in it, and nothing tells their classes; expected a folder for "
         "each class, or --val-labels FILE with a line \"NAME CLASS\" for each image or ImageNet's development kit")
 
 

@@ -184,7 +184,7 @@ def _prepare_images(name, place, out, found, accept, say):
             entries = found.splits[split]
             writer = writing.RecordsWriter(folder, split)
             if writer.count:
-                say(f"{split}: goes on behind {writer.count:,} images that an earlier run wrote")
+                say(f"{split}: goes on after {writer.count:,} images of an earlier run")
             for entry in entries[writer.count:]:
                 record = found.read(entry.at)
                 if found.coding == "files":
@@ -284,7 +284,7 @@ def _prepare_questions(name, place, out, found, tokenizer, windows, accept, say)
             writer = writing.RecordsWriter(folder, split, labelled=False)
             done = writer.count
             if done:
-                say(f"{split}: goes on behind {done:,} windows that an earlier run wrote")
+                say(f"{split}: goes on after {done:,} windows of an earlier run")
             for i, (number, record) in enumerate(made.records()):
                 if i >= done:
                     writer.add(record)

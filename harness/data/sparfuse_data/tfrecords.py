@@ -38,7 +38,7 @@ def find(place):
         for label, name, file, at in records:
             key = name if named else label
             if key not in numbers:
-                raise DataError(f"{at[0]}: has the class {key}, of which train has no image")
+                raise DataError(f"{at[0]}: has the class {key}, but train has no image of it")
             entries.append(Entry(numbers[key], f"{key}/{file}", at[2], at))
         entries.sort(key=lambda entry: (entry.label, entry.name))
     width = len(str(classes[-1]))

@@ -227,11 +227,11 @@ def _tensors_of_safetensors(path):
             file.seek(first + begin)
             data = file.read(end - begin)
             if len(data) != end - begin:
-                raise DataError(f"{path}: {name} ends behind the file; was it copied to its end?")
+                raise DataError(f"{path}: {name} ends after the end of the file; was it copied to its end?")
             tensors[name] = (said["dtype"], tuple(said["shape"]), data)
             at = end
     if first + at != os.path.getsize(path):
-        raise DataError(f"{path}: has bytes behind its tensors; expected its end at byte {first + at:,}")
+        raise DataError(f"{path}: has bytes after its tensors; expected its end at byte {first + at:,}")
     return tensors
 
 

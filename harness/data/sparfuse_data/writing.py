@@ -56,7 +56,7 @@ def naming_full_disks(folder, goes_on=True):
             raise
         if goes_on:
             raise NoRoom(f"{folder}: no space is left on its disk; written data stays, and the "
-                         "same command goes on behind it once there is room") from error
+                         "same command goes on once there is room") from error
         raise DataError(f"{folder}: no space is left on its disk; expected the same command again once "
                         "there is room") from error
 

@@ -40,7 +40,7 @@ def render(index, loaded, out):
     counting = {trial.trial_id for cell in cells for trial in cell.trials.values()}
     return page.fill(
         "paper.html",
-        title=f"{index['id']}: what its experiments show here",
+        title=f"{index['id']}: results of its experiments here",
         facts=[
             f"{len(experiments)} experiments",
             f"{len(cells)} cells",

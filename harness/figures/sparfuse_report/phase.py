@@ -61,8 +61,8 @@ def draw(found):
     workload = wording.workload(found["workload"])
     text = (
         f"Setting: {workload}, batch {found['batch_per_worker']} a worker, density "
-        f"{found['density']:g}, cluster {found['cluster']}, whose file declares "
-        f"{found['inter_node_gbps']:g} Gbit/s. Modelled: "
+        f"{found['density']:g}, cluster {found['cluster']} with "
+        f"{found['inter_node_gbps']:g} Gbit/s declared. Modelled: "
         f"{wording.MODE_MEANS['modelled']}. Each point shows the method that is fastest by declared "
         f"values. Hatched: within the band of {found['draws']} draws of the cluster's inputs "
         "another method is as fast; only methods whose steps are at most twice as long are considered."

@@ -1,4 +1,5 @@
-// Lists an experiment's results as numbers in base units, for programs: what tables are for people.
+// Lists an experiment's results as numbers in base units, for programs; tables list them for
+// people.
 #pragma once
 
 #include <nlohmann/json.hpp>

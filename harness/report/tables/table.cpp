@@ -139,8 +139,8 @@ std::string Caption(const PartResult& result) {
         return !cell.trials.empty() && !cell.trials.begin()->second->launch.draws.empty();
       })) {
     caption +=
-        "; intervals of cells modelled on a declared cluster: from the ranges of its inputs, all "
-        "draws but one on either side";
+        "; intervals of cells modelled on a declared cluster: from the ranges of its inputs, "
+        "without the highest and the lowest draw";
   }
   if (only_disturbed) caption += "; in brackets: disturbed trials, which do not count";
   const char* separator = "; trials left out: ";

@@ -1,4 +1,4 @@
-// Judges, trial by trial, what disturbed a run, and decides which trials run again.
+// Judges the disturbances of a run, trial by trial, and decides which trials run again.
 #pragma once
 
 #include <map>

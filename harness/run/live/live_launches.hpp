@@ -1,5 +1,5 @@
-// Launches live trials: sends hosts what they lack, watches over what runs there, takes back what
-// ranks wrote, and leaves out nodes on which launches fail.
+// Launches live trials: sends hosts the files that they lack, watches the ranks, takes back their
+// files, and leaves out nodes on which launches fail.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Gives blocks of an experiment to Slurm as a job array, remembers which were given, and asks what
-// each came to.
+// Gives blocks of an experiment to Slurm as a job array, remembers them, and asks for the state of
+// each.
 //
 // The results folder has a folder an experiment, submitted/ID, with a record a submission.
 #pragma once

@@ -220,7 +220,7 @@ void RequireReceipts(std::span<const ModelStep> steps) {
   const auto receives = [](const ModelStep& step) { return step.records.front().exchanges > 0; };
   if (std::ranges::any_of(steps, receives)) return;
   SPARFUSE_THROW(kConfig, fmt::format("trigger = \"idle\": an exchange takes longer than the {} "
-                                      "modelled steps, none of which receives one; expected "
+                                      "modelled steps, so that no step receives one; expected "
                                       "steps for several exchanges",
                                       steps.size()));
 }

@@ -1,4 +1,4 @@
-// Makes what the model simulates of a cell and the profiles of its cluster.
+// Makes the input of a simulation from a cell and the profiles of its cluster.
 #pragma once
 
 #include <algorithm>

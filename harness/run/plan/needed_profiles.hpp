@@ -1,5 +1,5 @@
 // Finds the profiles that modelled trials on this machine need: the trials that measure them, and
-// those of the store.
+// the ones in the store.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Finds what of an experiment cannot show what it seems to: comparisons without meaning, and parts
-// that measure and have no control.
+// Finds parts of an experiment that cannot show what they seem to: comparisons without meaning, and
+// measurements without a control.
 #pragma once
 
 #include <string>

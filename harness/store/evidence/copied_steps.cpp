@@ -56,12 +56,17 @@ std::string KnownSteps::WhatIsCopied(const TrialSteps& steps, std::int64_t seed)
     if (known.steps.sha256 == steps.sha256)
       return fmt::format("steps.npy: it equals the steps.npy of {} to the last bit", known.id);
     if (rows >= kFewestRows && std::ranges::equal(known.steps.seconds, steps.seconds, AreOneTime))
-      return fmt::format("steps.npy: all of its times are those of {} to a millionth", known.id);
+      return fmt::format(
+          "steps.npy: all of its times equal the times of {} to a "
+          "millionth",
+          known.id);
     if (known.steps.losses != steps.losses || !Differ(steps.losses)) continue;
     const std::optional<std::int64_t> of_other = known.seed();
     if (of_other && *of_other != seed)
-      return fmt::format("steps.npy: all of its losses are those of {}, whose seed is {}", known.id,
-                         *of_other);
+      return fmt::format(
+          "steps.npy: all of its losses equal the losses of {}, which has seed "
+          "{}",
+          known.id, *of_other);
   }
   return "";
 }

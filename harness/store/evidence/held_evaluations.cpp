@@ -138,7 +138,7 @@ std::string WhatMomentsContradict(const OpenSeries& evaluations, const std::vect
     const double step = value("step");
     if (step <= last_step || step >= static_cast<double>(until.size()))
       return Wrong("step", step, row,
-                   fmt::format("a step behind {:g}, of {} there are", last_step, until.size() - 1));
+                   fmt::format("a step after {:g}, at most {}", last_step, until.size() - 1));
     last_step = step;
     const double seconds = until[static_cast<std::size_t>(step)];
     if (has("seconds") && !AreEqual(value("seconds"), seconds))

@@ -367,7 +367,7 @@ std::string WhatOrderContradicts(const OpenSeries& steps) {
     Round& round = rounds[{value("rank"), number}];
     if (value("measured") == 0) {
       if (round.measures)
-        return fmt::format("steps.npy: measured = 0 in row {}: expected 1 behind a measured step",
+        return fmt::format("steps.npy: measured = 0 in row {}: expected 1 after a measured step",
                            row);
       ++round.discarded;
     } else if (!std::exchange(round.measures, true) && number > 0) {

@@ -1,5 +1,5 @@
-// Records on which hosts a launch's ranks are, what of them they may use, what the hosts' network
-// interfaces carried, and how their clocks differ.
+// Records the hosts of a launch's ranks, the resources that ranks may use there, the traffic of the
+// hosts' network interfaces, and the differences of their clocks.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The rank of a launch that trains nothing: tells what its host is, and meets the others.
+// The rank of a launch that trains nothing: reports its host, and meets the other ranks.
 #pragma once
 
 #include <filesystem>

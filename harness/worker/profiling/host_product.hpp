@@ -1,4 +1,4 @@
-// Multiplies matrices on the host, simply: a measure of what a core computes, not of a library.
+// Multiplies matrices on the host with simple code: a measure of a core, not of a library.
 #pragma once
 
 #include <cstddef>

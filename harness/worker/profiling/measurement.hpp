@@ -1,4 +1,4 @@
-// Puts what was measured into a profile, with its relative standard errors.
+// Puts measurements into a profile, with their relative standard errors.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Looks at what ranks with local steps share, over all of them: whether anchors are equal, and how
-// far parameters have come apart.
+// Compares the shared state of ranks with local steps: whether anchors are equal, and how far
+// parameters have come apart.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// Reads, during the measured steps of a trial, what else used its cores and how fast these compute.
+// Reads, during the measured steps of a trial, the other work on its cores and the speed of these
+// cores.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Holds one rank of a live trial: its card, its communication, its threads, and what ranks tell one
-// another outside the steps. Trials of one launch share `loop`, `pool`, `device` and `compute`.
+// Holds one rank of a live trial: its card, its communication, its threads, and the messages of
+// ranks outside the steps. Trials of one launch share `loop`, `pool`, `device` and `compute`.
 #pragma once
 
 #include <cstddef>

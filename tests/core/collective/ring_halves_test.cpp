@@ -106,7 +106,7 @@ TEST(RingHalves, AsF16SumsBeyondTheLargestHalfAreErrorsUnlessTheRestIsKept) {
                                       {70000.0f, 70000.0f},
                                       {-1e30f, -1e30f}}) {
     const auto wrong = [first = first, second = second] { SumAsHalves(first, second, false); };
-    EXPECT_NE(ErrorOf(wrong, FailureKind::kNumeric).find("beyond 65504, the largest half"),
+    EXPECT_NE(ErrorOf(wrong, FailureKind::kNumeric).find("beyond 65504, the largest fp16 value"),
               std::string::npos)
         << first << " + " << second;
     EXPECT_EQ(SumAsHalves(first, second, true), std::copysign(65504.0f, first + second));

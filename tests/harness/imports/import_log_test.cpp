@@ -129,7 +129,8 @@ TEST(ImportLog, MistakesAreNamed) {
     return ErrorOf([&] { Log(text, map); });
   };
   ExpectIn("no workers", error("t 1\n", "warmup = 0\n" + lines));
-  ExpectIn("no warmup: expected how many first steps", error("t 1\n", "workers = 1\n" + lines));
+  ExpectIn("no warmup: expected the number of first steps",
+           error("t 1\n", "workers = 1\n" + lines));
   ExpectIn("train.log:2: seconds = \"x\": expected a number",
            error("t 1\nt x\n", "workers = 1\nwarmup = 0\n" + lines));
   ExpectIn("m.toml:7: patterns[0]: it matches no line of train.log",
@@ -188,7 +189,7 @@ TEST(ImportLogCases, AreRead) {
          "patterns[1]: it matches no line"},
         {"log-09-imagenet-resumed.log", "pytorch-imagenet.toml",
          "workers = 8\nbatch_per_worker = 32\nsteps_again = \"last\"\n", 0, 0,
-         "20 lines left out, whose steps come again"},
+         "20 lines left out, since their steps come again"},
         {"log-10-tf-estimator.log", "log-10.map.toml", kEight, 1327, 12, ""},
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
@@ -250,8 +251,8 @@ TEST(ImportLogCases, StepsThatGoBackAreNamedWithBothLines) {
           "workers = 8\nbatch_per_worker = 32\n", 0, 0, ""});
   });
   ExpectIn(
-      "log-09-imagenet-resumed.log:44: step 400 behind step 780 in "
-      "log-09-imagenet-resumed.log:41: expected steps that grow",
+      "log-09-imagenet-resumed.log:44: step 400 after step 780 in "
+      "log-09-imagenet-resumed.log:41: expected rising steps",
       said);
 }
 
@@ -299,11 +300,11 @@ TEST(ImportLog, StepsMayStandAloneBehindTheirValues) {
   };
   EXPECT_EQ(read(text).at(0).value, 4);  // the median of steps 3 to 5
   EXPECT_EQ(notes,
-            std::vector<std::string>{"steps stand in lines behind the lines of their times"});
-  // It may begin behind step 0, or at it: nothing in the log tells.
+            std::vector<std::string>{"the line of each step comes after the line of its time"});
+  // It may begin after step 0, or at it: nothing in the log tells.
   EXPECT_EQ(read("step 0\n" + text).at(0).value, 4.5);
   ASSERT_EQ(notes.size(), 1u);
-  ExpectIn("each time counts as that of the step before it", notes[0]);
+  ExpectIn("each time counts for the step before it", notes[0]);
 }
 
 // Each state of the bar counts, though backspaces go over it.

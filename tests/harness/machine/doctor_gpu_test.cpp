@@ -158,8 +158,8 @@ TEST_F(GpuDoctor, WarnsOfModesErrorsAndPower) {
 TEST_F(GpuDoctor, WarnsOfVersionsThatDoNotFit) {
   fake.cuda_version = 12080;
   ExpectWarning("driver",
-                "for CUDA up to 12.8: older than the toolkit of this build (13.0), whose "
-                "programs it cannot run");
+                "for CUDA up to 12.8: older than the toolkit of this build (13.0), so that "
+                "it cannot run this build's programs");
   CudaBuild newer = kBuild;
   newer.runtime = 12090;
   EXPECT_SAYS(Found("driver", newer).message, "(PTX) cannot run");

@@ -68,7 +68,7 @@ TEST(SystemDescription, AsksForEveryValueThatIsStillOpenAndNothingElse) {
                                              "network.topology", "node[0].count"};
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(TextOf(problems.back()),
-            "s.toml:12: node[0].count = \"CHANGEME\": expected how many nodes are exactly as this "
+            "s.toml:12: node[0].count = \"CHANGEME\": expected number of nodes that equal this "
             "one");
   EXPECT_TRUE(Parse(Whole()).Contradictions().empty());
 }

@@ -326,7 +326,7 @@ TEST_F(EditedTrace, TakesAllReducesOfBackwardAlone) {
   }
   EXPECT_NEAR(facts.exposed_us->median, expected.exposed_us->median, 0.002);
   EXPECT_TRUE(std::ranges::any_of(facts.notes, [](const std::string& note) {
-    return note.starts_with("1 all-reduce of a step is called behind backward");
+    return note.starts_with("1 all-reduce of a step is called after backward");
   }));
 }
 

@@ -269,7 +269,7 @@ class ForgedBundleTest(trial_test.Trials):
                                          if name.startswith("trials/")}, "manifest.json": forgery.written(manifest)}
                     _, problems = self.verify(both)
                     self.assertIn("steps.npy: ", problems)
-                    self.assertRegex(problems, "to the last bit|to a millionth|whose seed is")
+                    self.assertRegex(problems, "to the last bit|to a millionth|which has seed")
                     said = self.call("merge", self.write_bundle(forged), results=other, codes=(1,))
                     self.assertIn("0 trial(s) added, 0 already here, 0 annotation(s) added, 1 refused", said)
                     self.assertIn(f"of {trial}", said)

@@ -289,7 +289,7 @@ class Data(DataCase):
         listed = self.run_program("data", "list", check=0).stdout
         self.assertIn("killed.partial: not finished", listed.replace(str(self.data) + "/", ""))
         done = self.prepare("killed", self.source)
-        self.assertIn("goes on behind", done.stdout)
+        self.assertIn("goes on after", done.stdout)
         self.assertEqual(self.meta("whole")["id"], self.meta("killed")["id"])
         self.assertIn("is there already", self.prepare("killed", self.source, check=1).stderr)
 

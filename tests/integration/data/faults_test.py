@@ -100,7 +100,7 @@ class Faults(DataCase):
         self.assertFalse((self.data / "set").exists())
         done = self.prepare("set")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"train: goes on behind [1-9]\d? images that an earlier run wrote")
+        self.assertRegex(done.stdout, r"train: goes on after [1-9]\d? images of an earlier run")
         self.assertEqual(json.loads((self.data / "set" / "meta.json").read_text())["id"],
                          self.prepared("whole")["id"])
         self.assertEqual(self.run_program("data", "check", "set").returncode, 0)

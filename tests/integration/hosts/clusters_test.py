@@ -124,8 +124,8 @@ class ClustersTest(unittest.TestCase):
         said = self.call("compare", first, second, "--keep-disturbed")
         named = re.search(rf"(?m)^{second.stem}'s bandwidth between nodes is {words} \(", said)
         self.assertTrue(named, said)
-        self.assertLess(named.start(), said.index("What is compared"))
-        self.assertIn("fingerprint: bandwidth between nodes", said[said.index("What is not the same"):])
+        self.assertLess(named.start(), said.index("Compared systems"))
+        self.assertIn("fingerprint: bandwidth between nodes", said[said.index("Differences between the systems"):])
 
     def test_trials_record_the_nodes_that_they_ran_on(self):
         for name in self.bundles:  # setUpClass has made them

@@ -69,7 +69,7 @@ std::uint32_t* TouchedRanges::Of(Range range, const Stream& stream) {
   Entry& entry = entries_[range.begin];
   if (entry.bits.size() == 0) {
     entry.end = range.end;
-    entry.bits = Buffer<std::uint32_t>(TouchedWords(range.size()), device_, "what is touched");
+    entry.bits = Buffer<std::uint32_t>(TouchedWords(range.size()), device_, "the touched elements");
     // The touched words are unknown, so all are marked.
     gpu::FillAsync(stream, entry.bits.data(), 0xff, entry.bits.size() * sizeof(std::uint32_t));
   }

@@ -116,8 +116,8 @@ class DeviceTimeline {
       : events_(events), now_(std::move(now)) {}
   void SetCompute(const Stream& compute) { compute_ = compute; }
 
-  // `completions` reports when the stream has come here; the host's time then counts as that of the
-  // event. The two clocks differ by the time until the host notices, 10 to 50 us, and by their
+  // `completions` reports when the stream has come here; the host's time then counts as the
+  // event's. The two clocks differ by the time until the host notices, 10 to 50 us, and by their
   // drift, far less in a step. Spans of the host appear too early by that much beside the streams'.
   // Returns the event.
   const gpu::GpuEvent& BeginStep(gpu::CompletionThread& completions);
@@ -127,8 +127,8 @@ class DeviceTimeline {
   // On the compute stream: ends here the span that began at the last Mark or end of a span, and
   // begins the next. Returns this point.
   const gpu::GpuEvent& EndPart(SpanKind kind, std::string label);
-  // Says what an operation that begins now on the compute stream interrupts: a part of backward
-  // that goes on, the wait for communication (kExposed), or, null, nothing.
+  // Names the span that an operation beginning now on the compute stream interrupts: a part of
+  // backward that goes on, the wait for communication (kExposed), or, null, nothing.
   void SetInterrupted(std::optional<SpanKind> kind);
 
   // Call around an operation on a stream. span: without times and bytes; Resolve reads `bytes`,

@@ -57,8 +57,8 @@ class Lanes {
   // the end of a part, or of an operation of the compute lane.
   virtual void BeginPart() = 0;
   virtual void EndPart(SpanKind kind, std::string label) = 0;
-  // Says what operations of the compute lane interrupt from now on: a part of backward, which goes
-  // on after them, the wait for communication (kExposed), or nothing.
+  // Names the span that operations of the compute lane interrupt from now on: a part of backward,
+  // which goes on after them, the wait for communication (kExposed), or nothing.
   virtual void SetInterrupted(std::optional<SpanKind> kind) = 0;
   // The gradient in step.gradients[tensor] is valid from the end of the last part on.
   virtual void Announce(std::size_t tensor) = 0;

@@ -39,7 +39,7 @@ struct TailSums {
 struct SelectKernels {
   // Finds the elements of a block with key >= lo. n <= kBlock. If there is a residual, adds it
   // first, sum[i] = gradient[i] + residual[i], and compares the sums. `sum` may be `residual`.
-  // offsets: [kOffsetRoom], receives the positions found, increasing; entries behind them are
+  // offsets: [kOffsetRoom], receives the positions found, increasing; entries after them are
   // overwritten. Returns the number of positions.
   std::size_t (*scan)(const float* gradient, const float* residual, float* sum, std::size_t n,
                       std::uint32_t lo, std::uint16_t* offsets);
@@ -87,7 +87,7 @@ struct SelectKernels {
                                std::uint32_t last, std::uint32_t* keys, std::size_t* above);
 
   // Copies the first `most` pairs with key >= lo, in order, and returns their number. The outputs
-  // have room for `most`; entries behind the copied pairs may be overwritten.
+  // have room for `most`; entries after the copied pairs may be overwritten.
   std::size_t (*emit)(const std::uint32_t* indices, const float* values, std::size_t n,
                       std::uint32_t lo, std::size_t most, std::uint32_t* out_indices,
                       float* out_values);

@@ -178,7 +178,7 @@ def grouped_bars(experiment, part, figure, styles):
     text = caption(
         chosen,
         "Bars: geometric mean over blocks"
-        + (f" of the ratio to {normalise} in the same block, whose own bars would be 1" if normalise else "")
+        + (f" of the ratio to {normalise} in the same block" if normalise else "")
         + ("; dots: single blocks." if draw.dots else "."),
         f"Whiskers: {whose_whiskers(chosen, over)}, drawn around the bar{ends}." if draw.paired else "",
         published.source,

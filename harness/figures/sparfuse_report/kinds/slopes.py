@@ -72,7 +72,7 @@ def slopes(experiment, part, figure, styles):
     title = figure.get("title") or f"{wording.over(y, normalise)} by {wording.axis(x).lower()}"
     text = caption(
         chosen,
-        f"Lines: ratio to {normalise} at the same place; those that cross are methods whose order changes.",
+        f"Lines: ratio to {normalise} at the same place; if two lines cross, the order of their methods changes.",
         f"Vertical lines: {grouped.whose_whiskers(chosen, normalise)}."
         if any(ratio.low is not None for ratio in ratios)
         else "",

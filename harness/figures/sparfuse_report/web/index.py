@@ -100,7 +100,7 @@ def _methods(store):
     rows = [(name, store.methods[name], cells_of[name]) for name in store.methods]
     columns = [
         links("method", lambda row: store.method(row[0])),
-        Column("what it is", lambda row: row[1].get("title", "not known here"), kind="setting"),
+        Column("description", lambda row: row[1].get("title", "not known here"), kind="setting"),
         Column("source", lambda row: row[1].get("source", ""), kind="setting"),
         _several("systems", lambda row: row[2]),
         _several("workloads", lambda row: row[2]),
@@ -113,7 +113,7 @@ def _workloads(store):
     rows = [(name, fields, store.cells_of(workload=name)) for name, fields in store.workloads.items()]
     columns = [
         links("workload", lambda row: store.workload(row[0])),
-        Column("what it is", lambda row: row[1].get("summary", "not known here"), kind="setting"),
+        Column("description", lambda row: row[1].get("summary", "not known here"), kind="setting"),
         Column(
             "parameters",
             lambda row: wording.number(row[1]["parameters"]) if "parameters" in row[1] else "",

@@ -10,7 +10,7 @@ MOST_SETTINGS = 12  # settings of a figure, which has a panel for each
 def _subject(store, cells, kind, anchored=False):
     """The content that all pages of subjects share."""
     return {
-        "first_section": ("what", "What it is"),
+        "first_section": ("what", "Description"),
         "kind": f"{kind}s",
         "results": table.groups(store, cells, (kind,), anchored),
         "failures": table.failures(store, cells, (kind,)),
@@ -50,8 +50,8 @@ def _known(about):
 def _hosts(key, system):
     if system["hosts"] < 2:
         return ""
-    said = f"up to {system['hosts']} of a trial"
-    return f"{said}; those of one results folder" if "@" in key else said
+    said = f"up to {system['hosts']} in one trial"
+    return f"{said}; hosts of one results folder" if "@" in key else said
 
 
 def _network(described):

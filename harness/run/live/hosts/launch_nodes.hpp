@@ -1,4 +1,4 @@
-// Finds out what the nodes of a run's launches are, before its first trial.
+// Finds the facts of the nodes of a run's launches, before its first trial.
 #pragma once
 
 #include <atomic>

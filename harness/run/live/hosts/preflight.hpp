@@ -1,5 +1,5 @@
-// Launches ranks that train nothing and tell what their hosts are, before trials are launched
-// there, and judges what they found.
+// Launches ranks that train nothing and report their hosts, before trials are launched there, and
+// judges their reports.
 #pragma once
 
 #include <atomic>

@@ -179,7 +179,7 @@ class HostsJudge {
       const std::string& name = host.host;
       if (host.rdma && host.memlock_bytes) {
         Add(Level::kWarning, "memlock",
-            fmt::format("{} lets a process lock {} KiB, and RDMA locks what it sends: expected "
+            fmt::format("{} lets a process lock {} KiB, and RDMA locks its messages: expected "
                         "`ulimit -l unlimited` (/etc/security/limits.conf; of Slurm, "
                         "LimitMEMLOCK=infinity for slurmd)",
                         name, static_cast<double>(*host.memlock_bytes) / 1024));

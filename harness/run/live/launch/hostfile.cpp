@@ -214,7 +214,7 @@ std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
     if (unknown == nullptr || seen.host < unknown->host) unknown = &seen;
   }
   if (form == HostfileForm::kOpenMpi && unknown != nullptr) {
-    fail(*unknown->line, fmt::format("{} has no slots=N: expected how many ranks it has room for",
+    fail(*unknown->line, fmt::format("{} has no slots=N: expected its number of slots for ranks",
                                      hosts[unknown->host].name));
   }
   if (hosts.empty()) {

@@ -1,4 +1,5 @@
-// Says how a launch is started, and what it says it does.
+// Makes the command and the environment of a launch, and tells from its log the present work of a
+// running one.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
-// Follows what the ranks of a launch print while it runs, and says when it has to end before its
-// time is up: where one of its phases takes too long. Ranks have deadlines of their own for what
-// they wait for in a step, but whoever is stopped, or stuck in MPI's start or end, watches nothing.
+// Follows the output of a launch's ranks while it runs, and says if it has to end before its time
+// because one of its phases takes too long. Ranks have deadlines of their own for waits in a step.
+// But a rank that is stopped, or stuck in MPI's start or end, watches nothing.
 #pragma once
 
 #include <atomic>

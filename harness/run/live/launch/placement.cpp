@@ -19,15 +19,15 @@ int HostCount(const LaunchMethod& launch) {
   if (!launch.hostfile.empty()) return static_cast<int>(HostsOf(launch).size());
   if (launch.kind != LaunchMethod::Kind::kSrun) {
     SPARFUSE_THROW(kConfig,
-                   "ranks over several hosts: expected --hostfile FILE, which says how many "
-                   "hosts there are, or --launch srun");
+                   "ranks over several hosts: expected --hostfile FILE, which lists the hosts, or "
+                   "--launch srun");
   }
   CheckMayLaunch(launch);
   const char* text = std::getenv("SLURM_JOB_NUM_NODES");
   const int hosts = text == nullptr ? 0 : std::atoi(text);
   if (hosts < 1) {
-    SPARFUSE_THROW(kConfig, fmt::format("SLURM_JOB_NUM_NODES={}: expected how many nodes the "
-                                        "allocation has, as Slurm sets it",
+    SPARFUSE_THROW(kConfig, fmt::format("SLURM_JOB_NUM_NODES={}: expected the allocation's number "
+                                        "of nodes, as Slurm sets it",
                                         text == nullptr ? "" : text));
   }
   return hosts;

@@ -1,7 +1,7 @@
-// Tells launches apart, and makes and removes the folder that Open MPI keeps what a launch shares
-// in: segments of memory, sockets. By default they lie among those of everyone else in /dev/shm and
-// /tmp, where nobody removes what a killed program left; in a folder of the launch's own they are
-// recognised.
+// Tells launches apart, and makes and removes the folder of a launch's shared files of Open MPI:
+// segments of memory, sockets. By default they lie among the files of all users in /dev/shm and
+// /tmp, where nobody removes the files of a killed program. In a folder of the launch's own they
+// are recognised.
 #pragma once
 
 #include <filesystem>

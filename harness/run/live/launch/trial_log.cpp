@@ -138,8 +138,8 @@ void LogCopy::Take(std::string_view bytes) {
   if (rest.empty()) return;
   if (!full_) {
     Write(
-        fmt::format("\n[sparfuse: this log has reached its limit of {} MiB; of what follows the "
-                    "last {} KiB are kept]\n",
+        fmt::format("\n[sparfuse: this log has reached its limit of {} MiB; of the rest, the last "
+                    "{} KiB are kept]\n",
                     kMostLogBytes >> 20, kLogEndBytes >> 10));
     full_ = true;
   }

@@ -1,5 +1,5 @@
-// Keeps and reads a trial's log: how much of what its processes print is kept, and what the end of
-// it says. What they print may be anything.
+// Keeps and reads a trial's log: the kept part of its processes' output, and the messages at its
+// end. The output may be any bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Collects what ranks need on hosts that share no folder with the controller's, and takes back what
-// they wrote there.
+// Collects the files that ranks need on hosts without a folder shared with the controller, and
+// takes back the files that they wrote there.
 #pragma once
 
 #include <filesystem>

@@ -53,8 +53,9 @@ Shipping::Shipping(const LaunchMethod& method, const Shipment& shipment,
   if (has_open_mpi_ && method.kind != Kind::kSrun) {
     SPARFUSE_THROW(
         kConfig,
-        "--ship with the mpirun of an archive, whose daemons are missing on hosts until it is "
-        "sent: expected --launch srun, or the archive unpacked under the same path on every host");
+        "--ship with the mpirun of an archive: its daemons are missing on hosts until the archive "
+        "is sent; expected --launch srun, or the archive unpacked under the same path on every "
+        "host");
   }
   std::vector<NodeStore> nodes = Look(shipment);
   ForEachNode(nodes, [&](NodeStore& node) { TakeFromTorch(shipment, node); });

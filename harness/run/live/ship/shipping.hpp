@@ -1,5 +1,5 @@
-// Gives hosts that share no folder with the controller what their ranks need, and takes back what
-// ranks wrote. Everything passes the launcher's own channels (node_channel.hpp).
+// Gives hosts without a shared folder the files that their ranks need, and takes back the files
+// that ranks wrote. Everything passes the launcher's own channels (node_channel.hpp).
 #pragma once
 
 #include <atomic>

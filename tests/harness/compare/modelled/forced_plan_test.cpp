@@ -192,7 +192,7 @@ TEST_F(Forcing, TablesSayWhatIsModelledAndWhatWasMeasured) {
   const SystemComparison comparison = Forced();
   const ModelRequest asked{false, "a", {"profile of a", "profile of b"}};
   EXPECT_EQ(SummaryOf(comparison, sides_, request_, asked).back(),
-            "Plans of a: 1 that another side plans otherwise and 0 that cannot be forced; 0 "
+            "Plans of a: 1 that another side plans differently and 0 that cannot be forced; 0 "
             "measured there");
   std::string text;
   for (const Table& table : TablesOf(comparison, sides_, request_, asked))
