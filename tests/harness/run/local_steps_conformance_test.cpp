@@ -296,7 +296,9 @@ TEST(InnerStateOfMethods, IsModelledWithTheBytesThatItSends) {
       EXPECT_EQ(sent[2], sent[0] + 2 * 2 * sizeof(float) * elements);  // two windows, two arrays
       EXPECT_GT(outer[1], outer[0]);
       EXPECT_GT(outer[2], outer[1]);
-      if (where.ranks > 1) EXPECT_GT(exposed[2], exposed[0]);
+      if (where.ranks > 1) {
+        EXPECT_GT(exposed[2], exposed[0]);
+      }
     }
   }
 }
