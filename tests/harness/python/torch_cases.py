@@ -1633,6 +1633,14 @@ def refusals_of_a_step():
         m[0].weight.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
 
     check("is gone at the end of backward", drop)
+    model = made()
+    ddp = nn.parallel.DistributedDataParallel(model)
+    text = "DistributedDataParallel wraps the model since sf.distribute.*sf.comm_hook"
+    raises(sparfuse.ConfigError, text, lambda: loss_of(ddp, (inputs, targets)))
+    with torch.no_grad():
+        ddp(inputs)
+    sf.detach(model)
+    loss_of(ddp, (inputs, targets)).backward()
     stepping = mlp()
     drop(stepping)
     check("is gone when it is final", drop, sf.distribute(stepping, "wfbp", threads=1))
