@@ -1385,6 +1385,18 @@ def part_that_hangs_on_one_rank():
 
 
 @case
+def detached_on_one_rank():
+    model = made()
+    last = dist.get_world_size() - 1
+    first, second = batches("mlp", dist.get_rank(), 2)
+    loss_of(model, first).backward()
+    model.zero_grad()
+    if dist.get_rank() != last:  # all name it, also those that wait for a rank that waits for it
+        raises(sparfuse.Error, f"rank {last} is lost", loss_of(model, second).backward)
+    sf.detach(model)
+
+
+@case
 def group_of_some_ranks():
     alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
     model = made(group=alone[dist.get_rank()], method="dense")
