@@ -1390,6 +1390,18 @@ def part_that_hangs_on_one_rank():
 
 
 @case
+def detached_on_one_rank():
+    model = made()
+    last = dist.get_world_size() - 1
+    first, second = batches("mlp", dist.get_rank(), 2)
+    loss_of(model, first).backward()
+    model.zero_grad()
+    if dist.get_rank() != last:  # all name it, also those that wait for a rank that waits for it
+        raises(sparfuse.Error, f"rank {last} is lost", loss_of(model, second).backward)
+    sf.detach(model)
+
+
+@case
 def group_of_some_ranks():
     alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
     model = made(group=alone[dist.get_rank()], method="dense")
@@ -1638,6 +1650,14 @@ def refusals_of_a_step():
         m[0].weight.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
 
     check("is gone at the end of backward", drop)
+    model = made()
+    ddp = nn.parallel.DistributedDataParallel(model)
+    text = "DistributedDataParallel wraps the model since sf.distribute.*sf.comm_hook"
+    raises(sparfuse.ConfigError, text, lambda: loss_of(ddp, (inputs, targets)))
+    with torch.no_grad():
+        ddp(inputs)
+    sf.detach(model)
+    loss_of(ddp, (inputs, targets)).backward()
     stepping = mlp()
     drop(stepping)
     check("is gone when it is final", drop, sf.distribute(stepping, "wfbp", threads=1))

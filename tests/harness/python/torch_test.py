@@ -82,6 +82,9 @@ class TorchTest(unittest.TestCase):
     def test_four_ranks_equal_the_method_bit_for_bit(self):
         self.run_cases(4, EQUAL)
 
+    def test_four_ranks_name_the_one_that_failed(self):
+        self.run_cases(4, ["part_that_raises_on_one_rank", "detached_on_one_rank"])
+
     def test_cases_of_model_and_loop(self):
         self.run_cases(2, cases())
 

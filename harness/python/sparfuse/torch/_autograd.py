@@ -31,6 +31,11 @@ def nesting() -> int:
     return depth
 
 
+def ddp_around() -> Any:
+    """The DistributedDataParallel whose forward pass runs, or None."""
+    return getattr(torch.nn.parallel.DistributedDataParallel, "_active_ddp_module", None)
+
+
 def is_compiled() -> bool:
     """Whether compiled autograd runs backward passes; it calls no callbacks at their end."""
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")

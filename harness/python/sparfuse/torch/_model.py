@@ -134,15 +134,15 @@ class DistributedModel:
         return look
 
     def _look_before_forward(self) -> None:
-        """Refuses a model whose parameters were replaced: the new ones have no hooks."""
-        if self._no_sync or all(of.get(name) is now for of, name, now in self._places):
-            return
-        others = [of.get(name) for of, name, now in self._places if of.get(name) is not now]
-        if all(type(other) is torch.Tensor for other in others):
-            return  # torch.func.functional_call lends tensors, whose gradients are its caller's
-        if _autograd.current_task() != -1 or not self.rank.usable:
-            return  # a checkpoint's second forward
-        refusal = self._refusal_of_structure()
+        """Refuses what no hook would see later: replaced parameters, and averages that DDP replaces."""
+        if self._no_sync or _autograd.current_task() != -1 or not self.rank.usable:
+            return  # current_task: a checkpoint's second forward
+        refusal = self._refusal_of_ddp()
+        if not refusal:
+            others = [of.get(name) for of, name, now in self._places if of.get(name) is not now]
+            # torch.func.functional_call lends tensors, whose gradients are its caller's.
+            lent = all(type(other) is torch.Tensor for other in others)
+            refusal = "" if lent else self._refusal_of_structure()
         if not refusal:
             return
         self._give_up()
@@ -150,6 +150,16 @@ class DistributedModel:
         self._refusal = refusal
         self.rank.end_backward(refusal)
         self._finish()
+
+    def _refusal_of_ddp(self) -> str:
+        around = _autograd.ddp_around()
+        if around is None or not any(id(p) in self.ids for p in around.parameters()):
+            return ""
+        return (
+            "DistributedDataParallel wraps the model since sf.distribute, and its averages replace the "
+            "method's; call sf.detach(model), and write "
+            "ddp.register_comm_hook(*sf.comm_hook(method, ddp))"
+        )
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         if self._end is None or self._end() is None:
