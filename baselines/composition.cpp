@@ -361,10 +361,10 @@ ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layou
   model.make_strategy = [composition] { return composition.MakeStrategy(); };
   model.local_steps = composition.local_steps();
   model.inner_arrays = composition.inner_arrays.value_or(0);
-  SPARFUSE_REQUIRE(!model.local_steps || model.local_steps->inner == InnerState::kKeep ||
-                       model.inner_arrays > 0,
-                   "inner_state: nothing is known that the inner optimizer keeps from step to step; "
-                   "expected \"keep\", or an optimizer with a momentum");
+  SPARFUSE_REQUIRE(
+      !model.local_steps || model.local_steps->inner == InnerState::kKeep || model.inner_arrays > 0,
+      "inner_state: nothing is known that the inner optimizer keeps from step to step; "
+      "expected \"keep\", or an optimizer with a momentum");
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
   model.coding = composition.coding;

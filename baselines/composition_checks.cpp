@@ -277,8 +277,9 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
   }
   const std::string inner = "inner_state = " + ToString(OptionOf(made, "inner_state"));
   SPARFUSE_REQUIRE(steps->inner == InnerState::kKeep || made.inner_arrays != 0,
-                   inner + " with an optimizer that keeps nothing from step to step, which sgd "
-                           "without momentum and sign are: expected \"keep\", or another recipe");
+                   inner +
+                       " with an optimizer that keeps nothing from step to step, which sgd "
+                       "without momentum and sign are: expected \"keep\", or another recipe");
   SPARFUSE_REQUIRE(steps->inner != InnerState::kAverage ||
                        made.dense_collective->traits().mass != Conservation::kLost,
                    inner + " with the collective \"" +

@@ -181,8 +181,8 @@ struct MergeRequest {  // writes the sum of an exchange to the flat gradient, fo
 };
 
 enum class ApplyTo : std::uint8_t {
-  kGradient,  // average, ready for the optimizer
-  kAnchor,    // the outer rule, after the update
+  kGradient,   // average, ready for the optimizer
+  kAnchor,     // the outer rule, after the update
   kInnerState  // average, in the place of an array of the inner optimizer's state
 };
 

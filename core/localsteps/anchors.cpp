@@ -212,8 +212,7 @@ void Anchors::PackOnDevice(std::size_t tensor, PackSource source, std::size_t ar
                                    anchor, parameters.data(), to, kept, not_finite});
 }
 
-void Anchors::GrowOnDevice(Range range, const float* sum, float scale,
-                           DeviceWorkspace& workspace) {
+void Anchors::GrowOnDevice(Range range, const float* sum, float scale, DeviceWorkspace& workspace) {
   if (range.size() == 0) return;
   float* const outer = outer_.data() + range.begin;
   LaunchElementwise(stream_, gpu::GrowMomentum{gpu::QuadsOf(range.size(), sum, outer), steps_, sum,
@@ -225,15 +224,14 @@ void Anchors::GrowOnDevice(Range range, const float* sum, float scale,
 }
 
 void Anchors::MoveClippedOnDevice() {
-  gpu::Launch(stream_, 1,
-              gpu::ClipOuter{steps_, squares_.data(), grown_.size(), clip_.data()});
+  gpu::Launch(stream_, 1, gpu::ClipOuter{steps_, squares_.data(), grown_.size(), clip_.data()});
   for (const Range& range : grown_) {
     ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
       float* const anchor = anchor_.data() + begin;
       float* const outer = outer_.data() + begin;
-      LaunchElementwise(stream_,
-                        gpu::MoveClippedAnchor{gpu::QuadsOf(count, anchor, outer, parameters),
-                                               steps_, clip_.data(), anchor, outer, parameters});
+      LaunchElementwise(
+          stream_, gpu::MoveClippedAnchor{gpu::QuadsOf(count, anchor, outer, parameters), steps_,
+                                          clip_.data(), anchor, outer, parameters});
     });
   }
   grown_.clear();

@@ -130,11 +130,8 @@ void DivideBySendersOnDevice(const Stream& stream, DeviceWorkspace& workspace,
   auto* const senders = workspace.Get<std::uint32_t>(stream, kUseSenders, sums.size);
   gpu::FillAsync(stream, senders, 0, sums.size * sizeof(*senders));
   ForLaunches(payloads.size(), gpu::kMaxPayloads, [&](std::size_t begin, std::size_t size) {
-    gpu::CountSenders count{PayloadTableOf(payloads.subspan(begin, size), begin),
-                            {},
-                            first,
-                            sums.size,
-                            senders};
+    gpu::CountSenders count{
+        PayloadTableOf(payloads.subspan(begin, size), begin), {}, first, sums.size, senders};
     for (std::size_t p = 0; p < size; ++p) {
       count.first_block[p + 1] =
           count.first_block[p] + gpu::CountSenders::BlocksFor(payloads[begin + p].count);

@@ -31,7 +31,8 @@ template <class Block>
 SPARFUSE_DEVICE TensorSpan SpanOf(Block& block, std::uint32_t* shared, const PayloadTable& payloads,
                                   std::uint32_t p, std::uint32_t begin, std::uint32_t end) {
   const unsigned t = block.thread();
-  if (t < 2) shared[t] = FirstNotBelow(payloads.indices[p], payloads.Count(p), t == 0 ? begin : end);
+  if (t < 2)
+    shared[t] = FirstNotBelow(payloads.indices[p], payloads.Count(p), t == 0 ? begin : end);
   block.Sync();
   return {shared[0], shared[1]};
 }
@@ -128,8 +129,7 @@ struct ScaleTensors {
     const std::uint32_t p = block.block() / tensors.size, of = block.block() % tensors.size;
     const TensorSpan span =
         SpanOf(block, shared.span, payloads, p, tensors.begins[of], tensors.ends[of]);
-    const float factor =
-        factors[std::size_t{tensors.number + of} * ranks + payloads.number + p];
+    const float factor = factors[std::size_t{tensors.number + of} * ranks + payloads.number + p];
     for (std::uint32_t i = span.first + block.thread(); i < span.last; i += kThreads) {
       to[p][i] = payloads.values[p][i] * factor;
     }

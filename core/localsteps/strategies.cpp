@@ -173,8 +173,7 @@ class LocalStepsStrategy final : public Strategy {
       if (ranges.empty()) continue;
       std::ranges::sort(ranges, {}, &Range::begin);
       if (steps_.inner == InnerState::kReset) {
-        for (const Range& range : ranges)
-          engine.Apply({.own = range, .to = ApplyTo::kInnerState});
+        for (const Range& range : ranges) engine.Apply({.own = range, .to = ApplyTo::kInnerState});
         continue;
       }
       for (std::size_t array = 1; array <= engine.inner_arrays(); ++array) {
@@ -184,13 +183,13 @@ class LocalStepsStrategy final : public Strategy {
           packed.push_back(
               engine.Pack({.tensor = t, .source = PackSource::kInnerState, .array = array}));
         }
-        const Handle sum = engine.Exchange(
-            {.pattern = DenseSum{.ranges = ranges, .array = array},
-             .counts = 0,  // none of the method's elements
-             .label = "inner state " + std::to_string(array) + ", fragment " +
-                      std::to_string(fragment) + ", unit " + std::to_string(u) + " of step " +
-                      std::to_string(engine.step() + 1),
-             .order = {.after = std::move(packed)}});
+        const Handle sum =
+            engine.Exchange({.pattern = DenseSum{.ranges = ranges, .array = array},
+                             .counts = 0,  // none of the method's elements
+                             .label = "inner state " + std::to_string(array) + ", fragment " +
+                                      std::to_string(fragment) + ", unit " + std::to_string(u) +
+                                      " of step " + std::to_string(engine.step() + 1),
+                             .order = {.after = std::move(packed)}});
         engine.Apply({.exchange = sum, .to = ApplyTo::kInnerState});
       }
     }

@@ -114,10 +114,11 @@ void Resolver::CheckCollective() const {
   if (const auto steps = made.local_steps();
       steps && steps->inner != InnerState::kKeep && !made.inner_arrays) {
     Fail({"method_options", "workload"},
-         fmt::format("inner_state = {} with workload {}, which has no recipe: nothing says what its "
-                     "optimizer keeps; expected \"keep\", or a workload of `sparfuse list workloads`",
-                     StringOption(config_.method_options.strategy_options, "inner_state"),
-                     config_.workload));
+         fmt::format(
+             "inner_state = {} with workload {}, which has no recipe: nothing says what its "
+             "optimizer keeps; expected \"keep\", or a workload of `sparfuse list workloads`",
+             StringOption(config_.method_options.strategy_options, "inner_state"),
+             config_.workload));
   }
   const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
   if (!config_.modelled() && !why.empty()) {

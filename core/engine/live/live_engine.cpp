@@ -45,9 +45,10 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
   }
   if (config_.local_steps && config_.local_steps->inner != InnerState::kKeep &&
       config_.inner_arrays == 0) {
-    SPARFUSE_THROW(kConfig,
-                   "inner_state: nothing is known that the inner optimizer keeps from step to step; "
-                   "expected \"keep\", or an optimizer with a momentum");
+    SPARFUSE_THROW(
+        kConfig,
+        "inner_state: nothing is known that the inner optimizer keeps from step to step; "
+        "expected \"keep\", or an optimizer with a momentum");
   }
   if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
     SPARFUSE_THROW(kUnsupported,

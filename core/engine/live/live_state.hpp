@@ -38,10 +38,10 @@ struct LiveConfig {
   std::optional<LocalSteps> local_steps = {};  // StrategyDescriptor::local_steps
   // That the optimizer keeps of the parameters (Engine::inner_arrays), for LocalSteps::inner.
   std::size_t inner_arrays = 0;
-  bool delays = false;                         // StrategyDescriptor::delays
-  std::unique_ptr<Sparsifier> sparsifier;      // null when nothing is sparsified
-  bool unbounded_count = false;                // of its descriptor: slots hold all elements
-  Feedback feedback;                           // for all tensors except those without feedback
+  bool delays = false;                     // StrategyDescriptor::delays
+  std::unique_ptr<Sparsifier> sparsifier;  // null when nothing is sparsified
+  bool unbounded_count = false;            // of its descriptor: slots hold all elements
+  Feedback feedback;                       // for all tensors except those without feedback
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::unique_ptr<Quantizer> dense_quantizer;
   // For exchanges without selections, and with selections; may be shared with other engines.

@@ -161,8 +161,9 @@ bool DecidesWindows(const json& config) {
   const json options = config.value("method_options", json()),
              strategy = options.is_object() ? options.value("strategy_options", json()) : json();
   return TextOf(options, "strategy") == "local-steps" &&
-         TextOf(options, "collective") == "ring-allreduce" && TextOf(strategy, "trigger") != "idle" &&
-         TextOf(config, "transport") != "nccl" && TextOf(config, "device") != "cuda" &&
+         TextOf(options, "collective") == "ring-allreduce" &&
+         TextOf(strategy, "trigger") != "idle" && TextOf(config, "transport") != "nccl" &&
+         TextOf(config, "device") != "cuda" &&
          TextOf(config, "mode") != "modelled";  // which lists no tensors
 }
 
@@ -171,9 +172,9 @@ struct WindowOfRank {
   double steps = 0, selected = 0, payload = 0, sent = 0;
 };
 
-// Such steps exchange every element once in a window, wherever its dates are, and with inner_state =
-// "average" what the recipe's optimizer keeps of it. The first window may have fewer exchanges, if
-// fragments come late.
+// Such steps exchange every element once in a window, wherever its dates are, and with inner_state
+// = "average" what the recipe's optimizer keeps of it. The first window may have fewer exchanges,
+// if fragments come late.
 std::string WhatWindowsContradict(const Trial& trial, const OpenSeries& steps, double elements) {
   const json options = trial.config.value("method_options", json()),
              recipe = trial.config.value("recipe", json()),
@@ -186,8 +187,8 @@ std::string WhatWindowsContradict(const Trial& trial, const OpenSeries& steps, d
   const auto every = static_cast<double>(WindowSteps(trial.config));
   std::map<std::pair<double, double>, WindowOfRank> windows;  // by window and rank
   for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
-    WindowOfRank& window = windows[{std::floor(CountIn(steps, "step", row) / every),
-                                    CountIn(steps, "rank", row)}];
+    WindowOfRank& window =
+        windows[{std::floor(CountIn(steps, "step", row) / every), CountIn(steps, "rank", row)}];
     ++window.steps;
     window.selected += CountIn(steps, "selected", row);
     window.payload += CountIn(steps, "payload_bytes", row);

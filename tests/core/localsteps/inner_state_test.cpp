@@ -64,8 +64,8 @@ std::vector<PlainRank> TrainPlainly(const InnerCase& which, const Windows& windo
       const bool is_sent = sent == fragment_of[i];
       if (received == fragment_of[i]) {
         const bool at_once = which.delay == 0;
-        const float anchor =
-            MeanOverRanks(ranks, [&](const PlainRank& rank) { return at_once ? rank.w[i] : rank.sent[i]; });
+        const float anchor = MeanOverRanks(
+            ranks, [&](const PlainRank& rank) { return at_once ? rank.w[i] : rank.sent[i]; });
         for (PlainRank& rank : now) {
           const auto mix = static_cast<float>(which.mix);
           rank.w[i] = mix == 0 ? anchor : anchor + mix * (rank.w[i] - anchor);
@@ -180,8 +180,9 @@ TEST(InnerState, OfParametersThatBeginAnewIsToldByTensors) {
 
 TEST(InnerState, ThatIsNotFiniteNamesItsTensor) {
   Windows windows = InnerWindows({"", "average", 1, 2, 1, 0}, 1);
-  windows.with_state = [of = MomentumInside()](Floats& w, std::vector<Floats>& state, const Floats& g,
-                                         int t, const std::vector<int>& since) {
+  windows.with_state = [of = MomentumInside()](Floats& w, std::vector<Floats>& state,
+                                               const Floats& g, int t,
+                                               const std::vector<int>& since) {
     of(w, state, g, t, since);
     if (t == 2) state[0][700] = std::numeric_limits<float>::infinity();
   };

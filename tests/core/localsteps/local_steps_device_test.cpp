@@ -53,7 +53,8 @@ const std::vector<Case>& Cases() {
        {{"fragments", Whole(2)}, {"stripes", Whole(2)}}},
       {"lagging", Steps(3, 3, "momentum", 0, 1, .5)},
       {"clipped", Clipped(Steps(4, 0, "momentum", 0, .7, .5), 1)},
-      {"clipped_in_fragments", Clipped(Steps(4, 1, "momentum", .5, .7, .5), .25),
+      {"clipped_in_fragments",
+       Clipped(Steps(4, 1, "momentum", .5, .7, .5), .25),
        {{"fragments", Whole(2)}, {"stripes", Whole(2)}}},
       {"clipped_by_none", Clipped(Steps(3, 3, "momentum", 0, 1, .5), 1e6)},
       {"elastic", Steps(2, 0, "elastic", 0, .25)},
@@ -178,9 +179,8 @@ TEST(SelectedLocalSteps, FollowRulesOfSendersOnADeviceAsOnTheHost) {
   const Options senders = {{"combine", std::string("senders")}};
   const Options median = {{"clip", std::string("median")}};
   const Options both = {{"combine", std::string("senders")}, {"clip", std::string("median")}};
-  const Options clipped = {{"clip", std::string("median")},
-                           {"outer", std::string("momentum")},
-                           {"outer_clip", .5}};
+  const Options clipped = {
+      {"clip", std::string("median")}, {"outer", std::string("momentum")}, {"outer_clip", .5}};
   std::vector<std::pair<Options, int>> rules;
   for (const Options& each : {senders, median, both, clipped}) rules.emplace_back(each, 3);
   if (!kSanitized) rules.emplace_back(both, 34);

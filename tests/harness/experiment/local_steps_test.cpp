@@ -143,9 +143,9 @@ TEST(LocalSteps, InnerStatesTellCellsApartUnlessTheyAreKept) {
                 .method_options.strategy_options.at("inner_state"),
             OptionValue(std::string("average")));
   for (const char* recipe : {"recipe = { momentum = 0 }", "recipe = { optimizer = \"sign\" }"}) {
-    EXPECT_SAYS(WhatIsWrong(average + recipe), "inner_state = average with an optimizer that keeps");
-    EXPECT_SAYS(WhatIsWrong("method_options = { inner_state = \"reset\" }\n" +
-                            std::string(recipe)),
+    EXPECT_SAYS(WhatIsWrong(average + recipe),
+                "inner_state = average with an optimizer that keeps");
+    EXPECT_SAYS(WhatIsWrong("method_options = { inner_state = \"reset\" }\n" + std::string(recipe)),
                 "inner_state = reset with an optimizer that keeps nothing");
   }
   EXPECT_SAYS(

@@ -305,8 +305,9 @@ TEST(InnerStateOfMethods, IsModelledWithTheBytesThatItSends) {
 
 TEST(InnerStateOfMethods, IsNotModelledWithoutKnowingWhatTheOptimizerKeeps) {
   const CellConfig config = ConfigOfWindows(Named("local-sgd"), {{"inner_state", "average"}});
-  testing::ExpectError(FailureKind::kConfig, {"inner_state", "expected \"keep\""},
-                       [&] { ModelOf(config, {2, 1}); });
+  testing::ExpectError(FailureKind::kConfig, {"inner_state", "expected \"keep\""}, [&] {
+    ModelOf(config, {2, 1});
+  });
 }
 
 TEST(IdleTriggerOfMethods, LeavesAnchorsEqualAndLosesNothing) {

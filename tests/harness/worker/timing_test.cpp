@@ -40,7 +40,7 @@ TEST_F(TimedRanks, ReadWhatElseUsedTheirCoresOverSeveralIntervals) {
     QuietMonitor monitor(rank, 4);
     for (int interval = 0; interval < 2; ++interval) {
       monitor.Begin();
-      for (int step = 0; step < 2; ++step) monitor.StepIsDone();
+      for (int step = 0; step < 2; ++step) monitor.StepIsDone(false);
       monitor.End();
     }
     PrivateFacts facts;
@@ -51,6 +51,26 @@ TEST_F(TimedRanks, ReadWhatElseUsedTheirCoresOverSeveralIntervals) {
     EXPECT_GE(quiet->seconds, 0);
     EXPECT_FALSE(quiet->cards || quiet->limits);
     EXPECT_EQ(facts, PrivateFacts());
+  });
+}
+
+// Ranks wait for one another around the loop, which would hide an exchange that goes on.
+TEST_F(TimedRanks, RunNoLoopBesideAnExchangeThatGoesOn) {
+  OnRanks(2, [](const Rank& rank) {
+    const auto loops = [&](std::initializer_list<bool> under_way) {
+      QuietMonitor monitor(rank, 4);
+      monitor.Begin();
+      for (const bool each : under_way) monitor.StepIsDone(each);
+      monitor.End();
+      PrivateFacts facts;
+      const std::optional<Quiet> quiet = monitor.Gather(facts);
+      return quiet ? quiet->loop_seconds.size() : 0U;
+    };
+    const auto here = [&](std::size_t count) { return rank.rank() == 0 ? count : 0U; };
+    EXPECT_EQ(loops({false, false, false, false}), here(5));
+    EXPECT_EQ(loops({true, true, false, true}), here(3));  // after the third step, and at the end
+    EXPECT_EQ(loops({true, true, true, true}), here(2));
+    EXPECT_EQ(loops({true, true, true, false}), here(2));
   });
 }
 

@@ -43,16 +43,15 @@ struct InnerCase {
 };
 
 inline const std::vector<InnerCase>& InnerCases() {
-  static const std::vector<InnerCase> kCases = {
-      {"kept", "keep", 1, 3, 1, 0},
-      {"reset", "reset", 2, 3, 1, 0},
-      {"reset_of_fragments", "reset", 2, 4, 2, 1, .5},
-      {"reset_that_lags", "reset", 1, 2, 1, 2},
-      {"average", "average", 1, 3, 1, 0},
-      {"average_of_both_moments", "average", 2, 3, 1, 0},
-      {"average_of_fragments", "average", 2, 4, 2, 1, .5},
-      {"average_in_a_step", "average", 1, 1, 1, 0},
-      {"average_that_lags", "average", 2, 2, 1, 2}};
+  static const std::vector<InnerCase> kCases = {{"kept", "keep", 1, 3, 1, 0},
+                                                {"reset", "reset", 2, 3, 1, 0},
+                                                {"reset_of_fragments", "reset", 2, 4, 2, 1, .5},
+                                                {"reset_that_lags", "reset", 1, 2, 1, 2},
+                                                {"average", "average", 1, 3, 1, 0},
+                                                {"average_of_both_moments", "average", 2, 3, 1, 0},
+                                                {"average_of_fragments", "average", 2, 4, 2, 1, .5},
+                                                {"average_in_a_step", "average", 1, 1, 1, 0},
+                                                {"average_that_lags", "average", 2, 2, 1, 2}};
   return kCases;
 }
 

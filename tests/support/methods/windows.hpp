@@ -91,7 +91,7 @@ struct Windows {
   Options strategy = {};  // of strategy "local-steps"
   std::function<Floats(int rank, const Floats& w, int t)> gradient;
   std::function<Inner()> inner = [] { return Sgd(0.1f); };
-  std::size_t arrays = 0;         // of the state of `with_state`
+  std::size_t arrays = 0;          // of the state of `with_state`
   InnerWithState with_state = {};  // instead of `inner`
   std::function<Floats(int rank)> start;
   int steps = 8;
@@ -176,7 +176,7 @@ class SeenByEngine {
 // The history of one rank: [steps], the state after each step, flat.
 struct WindowHistory {
   std::vector<Floats> parameters, anchors, outer;
-  std::vector<std::vector<Floats>> inner;  // [steps][arrays]
+  std::vector<std::vector<Floats>> inner;         // [steps][arrays]
   std::vector<std::vector<std::size_t>> renewed;  // [steps], tensors
   std::vector<StepRecord> records;
   Floats finished, finished_anchor;  // after FinishWindows

@@ -91,8 +91,8 @@ TEST(Optimizer, AdamMatchesItsDefinitionInDouble) {
   EXPECT_EQ(optimizer.State().size(), 2u);
 }
 
-// A part whose state was zeroed before update 3 takes the updates of an optimizer that begins there,
-// and the others go on.
+// A part whose state was zeroed before update 3 takes the updates of an optimizer that begins
+// there, and the others go on.
 TEST(Optimizer, CorrectionsCountUpdatesSinceTheStateWasZero) {
   for (const char* name : {"adam", "adam-l2", "bert-adam", "sgd"}) {
     Recipe recipe = Sgd();

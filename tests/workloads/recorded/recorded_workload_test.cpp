@@ -144,15 +144,18 @@ TEST(RecordedWorkload, UpdatesWithTheGradientsThatItIsGiven) {
 // After zeros in the state of one parameter, its update is the first one of adam: by the rate.
 TEST(RecordedWorkload, CountsUpdatesFromWhereItIsTold) {
   WorkloadConfig config = Short();
-  config.options = {{"optimizer", std::string("adam")}, {"learning_rate", 0.25},
-                    {"weight_decay", 0.0},              {"warmup_steps", std::int64_t{0}},
+  config.options = {{"optimizer", std::string("adam")},
+                    {"learning_rate", 0.25},
+                    {"weight_decay", 0.0},
+                    {"warmup_steps", std::int64_t{0}},
                     {"schedule", std::string("constant")}};
   const auto workload = Make(config);
   const auto& infos = workload->Parameters();
   const auto update = [&](std::uint64_t step) {
     const std::vector<float> before(workload->State()[0].begin(), workload->State()[0].end());
     workload->ClearGradients();
-    const std::vector<float> gradient(std::max(infos[0].numel, infos[1].numel), step == 2 ? 4.f : 1.f);
+    const std::vector<float> gradient(std::max(infos[0].numel, infos[1].numel),
+                                      step == 2 ? 4.f : 1.f);
     for (const std::size_t parameter : {0, 1}) workload->SetGradient(parameter, gradient.data());
     workload->Update(step);
     const auto moved = [&](std::size_t parameter) {

@@ -514,8 +514,8 @@ class DeviceLanes final : public Lanes {
     const bool by_senders = windows && windows->by_senders;
     std::vector<DevicePayload> payloads = exchange.device.payloads;
     if (windows && windows->to_median) {
-      payloads = ScaleToMedianOnDevice(stream, lane.workspace, payloads,
-                                       TensorsWithIndices(exchange));
+      payloads =
+          ScaleToMedianOnDevice(stream, lane.workspace, payloads, TensorsWithIndices(exchange));
     }
     for (const Range& range : exchange.payload.indexed) {
       const Window window{range.begin - whole.begin, whole.size()};
