@@ -42,8 +42,10 @@ class EmulatedTrialTest(trial_test.Trials):
             self.assertAlmostEqual(self.on_emulated_device(method), here, delta=1e-5 * abs(here), msg=method)
 
     def test_local_steps_learn_on_a_device_what_they_learn_on_the_host(self):
-        for method, options in (("streaming-diloco", "fragments = 2, stripes = 1, delay = 1"),
-                                ("sparseloco", "delay = 2")):
+        for method, options in (
+                ("streaming-diloco", 'fragments = 2, stripes = 1, delay = 1, inner_state = "average"'),
+                ("sparseloco", 'delay = 2, combine = "senders", clip = "median", inner_state = "reset"'),
+                ("local-sgd", 'outer = "momentum", outer_momentum = 0.5, outer_clip = 0.5')):
             more = f"method_options = {{ every = 4, {options} }}\nthreads_per_worker = 1\n"
             losses = {}
             for emulated in (False, True):
