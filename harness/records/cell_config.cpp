@@ -179,16 +179,16 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
           {.name = "kind",
            .choices = {"throughput", "convergence"},
            .fallback = "\"throughput\"",
-           .meaning = "what a trial measures: the time of its steps, or the metric while "
-                      "it trains",
+           .meaning = "the quantity that a trial measures: the time of its steps, or the "
+                      "metric in the course of training",
            .leaves = Leaves::kOption,
            .as_given = true,
            .cell =
                {.launch = true, .process = true, .telling = 29, .column = "kind", .named = true}}),
       Key<&C::mode>(
           {.name = "mode",
-           .meaning = "how numbers are obtained: on this machine, over a link that is "
-                      "slowed down, or by the model",
+           .meaning = "the origin of the numbers: this machine, a link that is slowed "
+                      "down, or the model",
            .leaves = Leaves::kOption,
            .as_given = true,
            .cell =
@@ -263,7 +263,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
           {.name = "workers",
            .range = {1, 65536},
            .unit = "ranks",
-           .meaning = "how many ranks train together",
+           .meaning = "the number of ranks that train together",
            .as_given = true,
            .cell = {.process = true, .telling = 4, .column = "workers", .named = true}}),
       Key<&C::ranks_per_node>({.name = "ranks_per_node",
@@ -271,7 +271,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                .unit = "ranks",
                                .fallback = "measured: workers; emulated: 1; modelled: the declared "
                                            "cluster's, else 1",
-                               .meaning = "how many ranks share a node; a divisor of workers",
+                               .meaning = "the number of ranks on a node; a divisor of workers",
                                .cell = {.launch = true, .process = true, .telling = 12}}),
       Key<&C::link>({.name = "link",
                      .unit = "Gbit/s, microseconds",

@@ -134,7 +134,7 @@ def ablation(experiment, part, figure, styles):
         _largest(right, steps, styles, found, published, panel.given["steps"])
         style.panel_title(left, panel.head, panel.rest)
     handles = [Patch(label=name, **styles[name].bar()) for name in variants] + found.handles()
-    title = figure.get("title") or f"What each step from {variants[0]} to {variants[-1]} gains"
+    title = figure.get("title") or f"Gain of each step from {variants[0]} to {variants[-1]}"
     text = caption(
         chosen,
         f"Left: geometric mean over blocks of the ratio to {variants[0]}; above a bar its gain over "

@@ -104,8 +104,8 @@ def dual_line(experiment, part, figure, styles):
     text = caption(
         chosen,
         "Points: mean over seeds (blocks); lines: 95 % t interval of the mean, where there are "
-        "several. Missing: the fraction of the sparsified tensors of which nothing was "
-        "sent in a step.",
+        "several. Missing: the fraction of the sparsified tensors without a sent "
+        "element in a step.",
         f"{printed.source} The paper's model and data differ: compare only the shape." if thin else "",
         f"Not shown: {', '.join(failed)}." if failed else "",
     )
