@@ -181,8 +181,9 @@ const PreparedData::Split& PreparedData::SplitOf(std::string_view name) const {
 
 void PreparedData::CheckId(std::string_view expected) const {
   if (meta_.id.starts_with(expected)) return;
-  SPARFUSE_THROW(kData, folder_.string() + ": holds the data set " + meta_.id.substr(0, 12) +
-                            ", expected " + std::string(expected) +
+  SPARFUSE_THROW(kData, folder_.string() + ": holds the data set " +
+                            meta_.id.substr(0, expected.size()) + ", expected " +
+                            std::string(expected) +
                             ", with which the trial was planned: the same data on every host");
 }
 
