@@ -2,6 +2,7 @@
 // at once, with waits for its predecessors on the other stream. The host lane is an OffloadLane.
 #include <algorithm>
 #include <deque>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -512,10 +513,12 @@ class DeviceLanes final : public Lanes {
     }
     const auto& windows = setup_.config.local_steps;
     const bool by_senders = windows && windows->by_senders;
-    std::vector<DevicePayload> payloads = exchange.device.payloads;
+    std::span<const DevicePayload> payloads = exchange.device.payloads;
+    std::vector<DevicePayload> scaled;
     if (windows && windows->to_median) {
-      payloads =
+      scaled =
           ScaleToMedianOnDevice(stream, lane.workspace, payloads, TensorsWithIndices(exchange));
+      payloads = scaled;
     }
     for (const Range& range : exchange.payload.indexed) {
       const Window window{range.begin - whole.begin, whole.size()};
