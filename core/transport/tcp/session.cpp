@@ -39,6 +39,8 @@ TcpSession::TcpSession(std::vector<Socket> connections, int rank,
   epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_) SPARFUSE_THROW(kComm, "epoll: " + ErrorText(errno));
+  epoll_.KeepFromChildren();
+  wake_.KeepFromChildren();
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = kWakeEvent;
@@ -46,6 +48,7 @@ TcpSession::TcpSession(std::vector<Socket> connections, int rank,
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     if (!connections[peer]) continue;
     peers_[peer].socket = std::move(connections[peer]);
+    peers_[peer].socket.KeepFromChildren();
     event.data.u32 = static_cast<std::uint32_t>(peer);
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peers_[peer].socket.get(), &event);
   }

@@ -1,16 +1,19 @@
 #include "core/transport/tcp/socket.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -19,6 +22,27 @@
 
 namespace sparfuse {
 namespace {
+
+struct KeptDescriptors {
+  std::mutex mutex;
+  std::set<int> descriptors;
+};
+
+// Never destroyed: a thread may fork while the process ends.
+KeptDescriptors& Kept() {
+  static KeptDescriptors& all = *[] {
+    pthread_atfork([] { Kept().mutex.lock(); }, [] { Kept().mutex.unlock(); },
+                   [] {
+                     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+                     for (const int descriptor : Kept().descriptors)
+                       ::dup3(nothing, descriptor, O_CLOEXEC);
+                     ::close(nothing);
+                     Kept().mutex.unlock();
+                   });
+    return new KeptDescriptors;
+  }();
+  return all;
+}
 
 HostAddress FromSystem(const sockaddr* address) {
   HostAddress made;
@@ -94,7 +118,19 @@ std::optional<HostAddress> TryParseHost(const std::string& host, int port) {
 }  // namespace
 
 void Socket::Close() noexcept {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (descriptor_ < 0) return;
+  std::unique_lock<std::mutex> lock;  // until it is closed: its number may then be another file's
+  if (std::exchange(kept_from_children_, false)) {
+    lock = std::unique_lock(Kept().mutex);
+    Kept().descriptors.erase(descriptor_);
+  }
+  ::close(std::exchange(descriptor_, -1));
+}
+
+void Socket::KeepFromChildren() {
+  const std::scoped_lock lock(Kept().mutex);
+  Kept().descriptors.insert(descriptor_);
+  kept_from_children_ = true;
 }
 
 int HostAddress::port() const {

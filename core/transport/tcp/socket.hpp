@@ -14,11 +14,14 @@ class Socket {
   Socket() = default;
   explicit Socket(int descriptor) : descriptor_(descriptor) {}
   ~Socket() { Close(); }
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Socket(Socket&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)),
+        kept_from_children_(std::exchange(other.kept_from_children_, false)) {}
   Socket& operator=(Socket&& other) noexcept {
     if (this != &other) {
       Close();
       descriptor_ = std::exchange(other.descriptor_, -1);
+      kept_from_children_ = std::exchange(other.kept_from_children_, false);
     }
     return *this;
   }
@@ -26,9 +29,13 @@ class Socket {
   int get() const noexcept { return descriptor_; }
   explicit operator bool() const noexcept { return descriptor_ >= 0; }
   void Close() noexcept;
+  // A child that is forked from now on gets /dev/null in the place of this descriptor. Otherwise
+  // it would hold the connection open: peers would not learn that this process has died.
+  void KeepFromChildren();
 
  private:
   int descriptor_ = -1;
+  bool kept_from_children_ = false;
 };
 
 struct HostAddress {

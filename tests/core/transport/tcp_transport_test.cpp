@@ -209,6 +209,40 @@ TEST(TcpTransport, KilledProcessIsNamedByWhoWaitsForAnotherRank) {
             "comm: rank 2 is lost");
 }
 
+// A loader's process, forked from a rank, outlives it: its copies of the connections must not hide
+// that the rank has died.
+TEST(TcpTransport, KilledProcessIsLostThoughItsChildLives) {
+  std::vector<TcpListener> listeners(2);
+  const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
+  int begun[2], ends[2];
+  ASSERT_EQ(pipe(begun), 0);
+  ASSERT_EQ(pipe(ends), 0);
+  char byte = 0;
+  const pid_t rank = fork();
+  ASSERT_GE(rank, 0);
+  if (rank == 0) {
+    close(ends[1]);
+    listeners[0] = TcpListener();
+    const auto world = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline);
+    if (fork() == 0) {
+      (void)!write(begun[1], &byte, 1);
+      _exit(static_cast<int>(read(ends[0], &byte, 1)));  // 0, once the test has closed its end
+    }
+    while (true) world->Idle(std::chrono::seconds(1));
+  }
+  const auto world = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
+  ASSERT_EQ(read(begun[0], &byte, 1), 1);
+  int value = 0;
+  const auto receive = world->Irecv(1, 0, Room(value));
+  kill(rank, SIGKILL);
+  EXPECT_EQ(FailureOf([&] {
+              while (!receive->Test()) world->Idle(kDeadline);
+            }),
+            "comm: rank 1 is lost");
+  waitpid(rank, nullptr, 0);
+  for (const int end : {begun[0], begun[1], ends[0], ends[1]}) close(end);
+}
+
 // Rank 0 leaves in peace, rank 1 because of a failure: rank 2, which waits for rank 3, hears of it.
 TEST(TcpTransport, RankThatLeavesBecauseOfAFailureSaysWhoIsToBlame) {
   for (const bool first_leaves : {false, true}) {
