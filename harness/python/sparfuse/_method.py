@@ -625,32 +625,45 @@ def _read_plan(plan, names, forward):
     return ",".join(str(size) for size in sizes)
 
 
-def _read_fragments(fragments, names, forward):
-    """Runs of tensors in ready order, "COUNT:FRAGMENT,...", in the format of planner "fragments"."""
-    fragment_of = {}
+def fragment_of_each(
+    fragments: Sequence[Sequence[str]], names: list[str], whole: str
+) -> dict[str, int]:
+    """The number of each name's fragment. `whole` has the names: "the layout".
+
+    Throws ConfigError if a fragment is no list of names, or if `fragments` do not have each of `names`
+    exactly once.
+    """
+    fragment_of: dict[str, int] = {}
     for number, fragment in enumerate(fragments):
         if isinstance(fragment, (str, bytes)) or not isinstance(fragment, Sequence) or not fragment:
-            raise TypeError(
-                f"fragments[{number}] = {fragment!r}; expected a list of at least one tensor's name"
+            raise _core.ConfigError(
+                f"fragments[{number}] = {fragment!r}; expected a list of at least one name of {whole}"
             )
         for name in fragment:
             if name not in names:
                 near = _core._suggestion(str(name), names)
                 raise _core.ConfigError(
-                    f"fragments[{number}] has {name!r}, which is not in the layout{near}"
+                    f"fragments[{number}] has {name!r}, which is not in {whole}{near}"
                 )
             if name in fragment_of:
                 raise _core.ConfigError(
-                    f'fragments has "{name}" in {fragment_of[name]} and in {number}; expected each '
-                    "tensor of the layout once"
+                    f"fragments has {name!r} in {fragment_of[name]} and in {number}; expected each "
+                    f"name of {whole} once"
                 )
             fragment_of[name] = number
-    runs = []
-    for name in names[::-1] if forward else names:
+    for name in names:
         if name not in fragment_of:
             raise _core.ConfigError(
-                f'fragments lacks "{name}"; expected each tensor of the layout once'
+                f"fragments lacks {name!r}; expected each name of {whole} once"
             )
+    return fragment_of
+
+
+def _read_fragments(fragments, names, forward):
+    """Runs of tensors in ready order, "COUNT:FRAGMENT,...", in the format of planner "fragments"."""
+    fragment_of = fragment_of_each(fragments, names, "the layout")
+    runs = []
+    for name in names[::-1] if forward else names:
         if not runs or runs[-1][1] != fragment_of[name]:
             runs.append([0, fragment_of[name]])
         runs[-1][0] += 1

@@ -958,7 +958,7 @@ def local_steps():
         (dict(every=4, delay=4, mix=0.5), "and 0 with delay = every"),
         (dict(every=4, mix=1.5), r"expected mix in \[0, 1\]"),
         (dict(every=9, fragments=9), "no more fragments than parameters"),
-        (dict(every=2, fragments=[["0.weight"], ["nothing"]]), "has 'nothing', no trained"),
+        (dict(every=2, fragments=[["0.weight"], ["nothing"]]), "has 'nothing', which is not in the model's trained"),
         (dict(every=2, fragments=[["0.weight"], ["0.bias"]]), "fragments lacks"),
         (dict(every=2, trigger="idle"), "averages arrive at set steps here"),
         (dict(every=2.5), "every = 2.5: expected a whole number"),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from sparfuse import _core
+from sparfuse import _core, _method
 from sparfuse.torch import _staging, _start, _state
 from sparfuse.torch._model import nothing
 
@@ -326,37 +326,21 @@ def _fragments_of(
 ) -> list[list[tuple[str, torch.nn.Parameter]]]:
     """The layout in parts: runs of about equal sizes, as planner "fragments" makes them, or named."""
     if not isinstance(fragments, int):
-        parts: list[list[tuple[str, torch.nn.Parameter]]] = []
-        seen: set[str] = set()
-        known = [name for name, _ in layout]
-        for number, names in enumerate(fragments):
-            if isinstance(names, (str, bytes)) or not names:
-                raise _core.ConfigError(
-                    f"fragments[{number}] = {names!r}: expected a list of at least one parameter's name"
-                )
-            for name in names:
-                if name not in known:
-                    near = _core._suggestion(str(name), known)
-                    raise _core.ConfigError(
-                        f"fragments[{number}] has {name!r}, no trained parameter of the model{near}"
-                    )
-                if name in seen:
-                    raise _core.ConfigError(
-                        f"fragments has {name!r} twice; expected each parameter once"
-                    )
-                seen.add(name)
-            parts.append([entry for entry in layout if entry[0] in names])
-        for name in known:
-            if name not in seen:
-                raise _core.ConfigError(f"fragments lacks {name!r}; expected each parameter once")
-        return parts
+        fragment_of = _method.fragment_of_each(
+            fragments, [name for name, _ in layout], "the model's trained parameters"
+        )
+        return [
+            [entry for entry in layout if fragment_of[entry[0]] == number]
+            for number in range(len(fragments))
+        ]
     if fragments > len(layout):
         raise _core.ConfigError(
             f"fragments = {fragments}: the model has {len(layout)} trained parameters; expected no "
             "more fragments than parameters"
         )
     total = sum(parameter.numel() for _, parameter in layout)
-    parts, at, elements = [], 0, 0
+    parts: list[list[tuple[str, torch.nn.Parameter]]] = []
+    at, elements = 0, 0
     for number in range(fragments):
         share = total * (number + 1) / fragments
         last = len(layout) - (fragments - number - 1)  # leaves one for each other fragment
