@@ -126,14 +126,26 @@ void ReadExpectation(const TomlFile& file, const std::string& at, const GivenCla
 }
 
 // "safusion, digits-resnet, workers 2"
+// "1 Gbit/s, 100 µs", "unshaped"
+std::string LinkInWords(const json& value) {
+  const std::optional<LinkShape> link = StoredLink(value);
+  return LinkWords(link) + (link ? fmt::format(", {:g} µs", link->alpha_us) : "");
+}
+
 std::string SettingText(const std::vector<std::string>& keys, const json& setting) {
   std::string text;
   for (const auto& key : keys) {
-    const json& value =
-        key == "workload" ? json(WorkloadLabel(setting[key].get<std::string>())) : setting[key];
-    text += (text.empty() ? "" : ", ") + (value.is_string() ? value.get<std::string>()
-                                          : value.is_null() ? key + " not given"
-                                                            : key + " " + value.dump());
+    const json& value = setting[key];
+    text += text.empty() ? "" : ", ";
+    if (key == "workload") {
+      text += WorkloadLabel(value.get<std::string>());
+    } else if (key == "link") {
+      text += LinkInWords(value);
+    } else if (value.is_null()) {
+      text += key + " not given";
+    } else {
+      text += value.is_string() ? value.get<std::string>() : key + " " + value.dump();
+    }
   }
   return text;
 }

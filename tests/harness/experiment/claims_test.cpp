@@ -24,6 +24,31 @@ expect   = "more"
   for (const Claim& claim : claims) EXPECT_NE(claim.of_cell, claim.over_cell);
 }
 
+TEST(Experiment, SettingsOfClaimsAreInWords) {
+  const auto claims = Parse(R"(id = "t"
+[defaults]
+mode = "emulated"
+workload = "digits-resnet"
+workers = 2
+[[axis]]
+link = [{ gbps = 1, alpha_us = 100 }, { gbps = 0.2, alpha_us = 50 }]
+[[axis]]
+method = ["dense", "wfbp"]
+[[claim]]
+quote = "faster"
+metric = "throughput"
+for_each = ["workload", "link"]
+of = { method = "wfbp" }
+over = { method = "dense" }
+expect = "more"
+)")
+                          .parts.at(0)
+                          .claims;
+  ASSERT_EQ(claims.size(), 2u);
+  EXPECT_EQ(claims[0].setting, "digits-resnet, 1 Gbit/s, 100 µs");
+  EXPECT_EQ(claims[1].quote, "faster (digits-resnet, 0.2 Gbit/s, 50 µs)");
+}
+
 TEST(Experiment, ClaimsMustMatchOneCellEach) {
   const std::string claim =
       "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"wfbp\", workers = 4 }\n"
