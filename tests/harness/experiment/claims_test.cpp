@@ -31,7 +31,7 @@ mode = "emulated"
 workload = "digits-resnet"
 workers = 2
 [[axis]]
-link = [{ gbps = 1, alpha_us = 100 }, { gbps = 0.2, alpha_us = 50 }]
+link = [{ gbps = 1, alpha_us = 100 }, { gbps = 0.2, alpha_us = 250 }]
 [[axis]]
 method = ["dense", "wfbp"]
 [[claim]]
@@ -46,7 +46,7 @@ expect = "more"
                           .claims;
   ASSERT_EQ(claims.size(), 2u);
   EXPECT_EQ(claims[0].setting, "digits-resnet, 1 Gbit/s, 100 µs");
-  EXPECT_EQ(claims[1].quote, "faster (digits-resnet, 0.2 Gbit/s, 50 µs)");
+  EXPECT_EQ(claims[1].quote, "faster (digits-resnet, 0.2 Gbit/s, 250 µs)");
 }
 
 TEST(Experiment, ClaimsMustMatchOneCellEach) {
