@@ -40,6 +40,30 @@ struct PackParameters {
   }
 };
 
+// What an outer rule moves.
+struct OuterArrays {
+  float* anchor;
+  float* outer;  // null without state
+  float* parameters;
+
+  // Calls move(v, OuterElement&) for each element v of group q.
+  template <class Move>
+  SPARFUSE_DEVICE void ForElements(const Quads& quads, std::uint32_t q, const Move& move) const {
+    Float4 a = quads.Load(anchor, q), w = quads.Load(parameters, q);
+    Float4 b = outer == nullptr ? Float4{} : quads.Load(outer, q);
+    for (unsigned v = 0; v < 4; ++v) {
+      OuterElement of{a.v[v], b.v[v], w.v[v]};
+      move(v, of);
+      a.v[v] = of.anchor;
+      b.v[v] = of.outer;
+      w.v[v] = of.parameter;
+    }
+    quads.Store(anchor, q, a);
+    if (outer != nullptr) quads.Store(outer, q, b);
+    quads.Store(parameters, q, w);
+  }
+};
+
 struct StepAnchor {
   static constexpr const char* kName = "StepAnchor";
   static constexpr int kThreads = kElementwiseThreads;
@@ -49,9 +73,7 @@ struct StepAnchor {
   const float* sum;
   float factor;          // of sum
   const float* elastic;  // null except for kElastic
-  float* anchor;
-  float* outer;  // null without state
-  float* parameters;
+  OuterArrays moved;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
@@ -59,18 +81,9 @@ struct StepAnchor {
       const std::uint32_t q = ElementwiseQuad(block, j);
       const Float4 sums = quads.Load(sum, q);
       const Float4 sent = elastic == nullptr ? Float4{} : quads.Load(elastic, q);
-      Float4 a = quads.Load(anchor, q), w = quads.Load(parameters, q);
-      Float4 b = outer == nullptr ? Float4{} : quads.Load(outer, q);
-      for (unsigned v = 0; v < 4; ++v) {
-        OuterElement of{a.v[v], b.v[v], w.v[v]};
+      moved.ForElements(quads, q, [&](unsigned v, OuterElement& of) {
         StepElement(steps, sums.v[v] * factor, sent.v[v], of);
-        a.v[v] = of.anchor;
-        b.v[v] = of.outer;
-        w.v[v] = of.parameter;
-      }
-      quads.Store(anchor, q, a);
-      if (outer != nullptr) quads.Store(outer, q, b);
-      quads.Store(parameters, q, w);
+      });
     }
   }
 };
@@ -124,26 +137,17 @@ struct MoveClippedAnchor {
   Quads quads;
   LocalSteps steps;
   const float* factor;  // of the outer state
-  float* anchor;
-  float* outer;
-  float* parameters;
+  OuterArrays moved;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
     const float clip = *factor;
     for (int j = 0; j < kQuadsPerThread; ++j) {
       const std::uint32_t q = ElementwiseQuad(block, j);
-      Float4 a = quads.Load(anchor, q), b = quads.Load(outer, q), w = quads.Load(parameters, q);
-      for (unsigned v = 0; v < 4; ++v) {
-        OuterElement of{a.v[v], b.v[v] * clip, w.v[v]};
+      moved.ForElements(quads, q, [&](unsigned, OuterElement& of) {
+        of.outer *= clip;
         MoveByMomentum(steps, of);
-        a.v[v] = of.anchor;
-        b.v[v] = of.outer;
-        w.v[v] = of.parameter;
-      }
-      quads.Store(anchor, q, a);
-      quads.Store(outer, q, b);
-      quads.Store(parameters, q, w);
+      });
     }
   }
 };

@@ -229,9 +229,11 @@ void Anchors::MoveClippedOnDevice() {
     ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
       float* const anchor = anchor_.data() + begin;
       float* const outer = outer_.data() + begin;
-      LaunchElementwise(
-          stream_, gpu::MoveClippedAnchor{gpu::QuadsOf(count, anchor, outer, parameters), steps_,
-                                          clip_.data(), anchor, outer, parameters});
+      LaunchElementwise(stream_,
+                        gpu::MoveClippedAnchor{gpu::QuadsOf(count, anchor, outer, parameters),
+                                               steps_,
+                                               clip_.data(),
+                                               {anchor, outer, parameters}});
     });
   }
   grown_.clear();
@@ -252,7 +254,11 @@ void Anchors::StepOnDevice(Range range, const float* sum, float scale, bool last
     const float* const elastic = elastic_.size() > 0 ? elastic_.data() + begin : nullptr;
     LaunchElementwise(stream_,
                       gpu::StepAnchor{gpu::QuadsOf(count, sums, anchor, outer, elastic, parameters),
-                                      steps_, sums, factor, elastic, anchor, outer, parameters});
+                                      steps_,
+                                      sums,
+                                      factor,
+                                      elastic,
+                                      {anchor, outer, parameters}});
   });
 }
 

@@ -126,12 +126,6 @@ void ReadExpectation(const TomlFile& file, const std::string& at, const GivenCla
 }
 
 // "safusion, digits-resnet, workers 2"
-// "1 Gbit/s, 100 µs", "unshaped"
-std::string LinkInWords(const json& value) {
-  const std::optional<LinkShape> link = StoredLink(value);
-  return LinkWords(link) + (link ? fmt::format(", {:g} µs", link->alpha_us) : "");
-}
-
 std::string SettingText(const std::vector<std::string>& keys, const json& setting) {
   std::string text;
   for (const auto& key : keys) {
@@ -140,7 +134,8 @@ std::string SettingText(const std::vector<std::string>& keys, const json& settin
     if (key == "workload") {
       text += WorkloadLabel(value.get<std::string>());
     } else if (key == "link") {
-      text += LinkInWords(value);
+      const std::optional<LinkShape> link = StoredLink(value);
+      text += link ? LinkWordsInFull(*link) : LinkWords(link);
     } else if (value.is_null()) {
       text += key + " not given";
     } else {

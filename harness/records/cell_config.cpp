@@ -623,6 +623,13 @@ std::string LinkWords(const std::optional<LinkShape>& link) {
          (link->has_within() ? fmt::format(", {} within nodes", link->intra_node_gbps) : "");
 }
 
+std::string LinkWordsInFull(const LinkShape& link) {
+  return fmt::format("{:g} Gbit/s, {:g} µs", link.gbps, link.alpha_us) +
+         (link.has_within() ? fmt::format("; within nodes {:g} Gbit/s, {:g} µs",
+                                          link.intra_node_gbps, link.intra_node_us)
+                            : "");
+}
+
 std::optional<LinkShape> StoredLink(const json& stored) {
   std::optional<LinkShape> link;
   if (!stored.is_null() && stored != "none") ReadRecord(stored, KeyPlace("link"), link.emplace());

@@ -358,6 +358,12 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
   return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 
+std::optional<Interval> PartResult::RatioTo(std::size_t i, const std::string& method,
+                                            const std::string& metric) const {
+  const auto over = CounterpartOf(i, method);
+  return over ? RatioOf(cells[i], cells[*over], metric) : std::nullopt;
+}
+
 std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
   if (part->reference.empty() || cells[i].cell->config.method == part->reference)
     return std::nullopt;

@@ -92,6 +92,9 @@ struct PartResult {
   // of the same sparsity where there is one, else the dense one; for a dense cell, the only one.
   // None where there is no such cell, and where several would do.
   std::optional<std::size_t> CounterpartOf(std::size_t i, const std::string& method) const;
+  // The ratio to that cell; none without it.
+  std::optional<Interval> RatioTo(std::size_t i, const std::string& method,
+                                  const std::string& metric) const;
   // The reference's; none for the reference itself.
   std::optional<std::size_t> ReferenceOf(std::size_t i) const;
 };

@@ -90,9 +90,7 @@ std::vector<std::vector<std::string>> AblationRows(const json& figure, const Pan
   for (const AblationStep& step : steps) {
     for (const json& place : places) {
       const auto cell = VariantAt(panel, result, step.variant, x, place);
-      const auto before = cell ? result.CounterpartOf(*cell, step.before) : std::nullopt;
-      const auto ratio =
-          before ? RatioOf(result.cells[*cell], result.cells[*before], metric) : std::nullopt;
+      const auto ratio = cell ? result.RatioTo(*cell, step.before, metric) : std::nullopt;
       const std::string failure = cell ? ShownFailure(result.cells[*cell]) : "";
       const auto any = std::ranges::find_if(
           panel.cells, [&](std::size_t i) { return ValueOf(*result.cells[i].cell, x) == place; });

@@ -200,9 +200,7 @@ class Completion {
           cell.config.method == reference ? nullptr : RatioBeside(cell, published_);
       entry["printed"].push_back(row ? json(row->position) : json());
       if (row == nullptr) continue;
-      const auto base = result_.CounterpartOf(i, reference);
-      const auto ratio =
-          base ? RatioOf(result_.cells[i], result_.cells[*base], MetricOf(figure_)) : std::nullopt;
+      const auto ratio = result_.RatioTo(i, reference, MetricOf(figure_));
       rows.push_back({cell.config.method, WorkloadLabel(cell.config.workload), RatioText(ratio),
                       fmt::format("{} ({}, {})", RatioText(*row->value), row->model, row->artifact),
                       ApartText(ratio ? std::optional(ratio->value) : std::nullopt, row->value,

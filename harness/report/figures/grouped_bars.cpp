@@ -230,6 +230,12 @@ std::string BareUnit(const std::string& unit) {
 
 }  // namespace
 
+const std::pair<const PublishedRow*, double>* GroupedBar::Printed(bool stated) const {
+  const auto found =
+      std::ranges::find_if(printed, [&](const auto& each) { return each.first->stated == stated; });
+  return found == printed.end() ? nullptr : &*found;
+}
+
 GroupedBars GroupedBarsOf(const json& figure, const PartResult& result,
                           const PublishedRows& published) {
   return BarFinder(figure, result, published).Found(figure);
@@ -254,12 +260,7 @@ GroupedTable GroupedBarsTable(const json& figure, const PartResult& result, cons
     auto& rows = table.groups.emplace_back(panel.panel.heading, 0).second;
     for (const GroupedBar& bar : panel.bars) {
       const CellResult* cell = bar.cell ? &result.cells[*bar.cell] : nullptr;
-      const auto first = [&](bool stated) {
-        const auto found = std::ranges::find_if(
-            bar.printed, [&](const auto& each) { return each.first->stated == stated; });
-        return found == bar.printed.end() ? nullptr : &*found;
-      };
-      const auto *drawn = first(false), *said = first(true);
+      const auto *drawn = bar.Printed(false), *said = bar.Printed(true);
       const PublishedRow* row = drawn ? drawn->first : nullptr;
       std::string ours = kNone, theirs = kNone;
       if (cell != nullptr) {

@@ -24,6 +24,9 @@ struct GroupedBar {
   std::vector<double> dots = {};         // the same of each block
   std::string why = {};                  // the words if there is no value
   std::vector<std::pair<const PublishedRow*, double>> printed = {};  // and the height of each
+
+  // The first that is stated in text, or that is drawn; null for none.
+  const std::pair<const PublishedRow*, double>* Printed(bool stated) const;
 };
 
 struct GroupedPanel {

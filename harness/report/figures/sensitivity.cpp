@@ -54,10 +54,7 @@ class Setting {
   std::optional<Interval> Ratio(const Change& change, const std::string& method) const {
     const auto& cells = CellsAt(change);
     const auto cell = cells.find(method);
-    if (cell == cells.end()) return std::nullopt;
-    const auto over = result_.CounterpartOf(cell->second, reference_);
-    return over ? RatioOf(result_.cells[cell->second], result_.cells[*over], metric_)
-                : std::nullopt;
+    return cell == cells.end() ? std::nullopt : result_.RatioTo(cell->second, reference_, metric_);
   }
 
   // "a before b" for methods that are faster than b only under the change.

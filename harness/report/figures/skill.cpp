@@ -61,9 +61,8 @@ Predictions RatioPredictions(const json& figure, const PartResult& result,
   for (std::size_t p = 0; p < bars.panels.size(); ++p) {
     std::map<std::string, double> first;  // published ratio at the first place, by series
     for (const GroupedBar& bar : bars.panels[p].bars) {
-      const auto drawn =
-          std::ranges::find_if(bar.printed, [](const auto& each) { return !each.first->stated; });
-      if (drawn == bar.printed.end() || !bar.cell || !bar.value) continue;
+      const auto* const drawn = bar.Printed(false);
+      if (drawn == nullptr || !bar.cell || !bar.value) continue;
       const auto& [row, theirs] = *drawn;
       Prediction& one = found.emplace_back();
       one.setting = fmt::format("{}, {}", p, bar.place);

@@ -22,12 +22,7 @@ constexpr double kDensity = 0.01;
 constexpr std::size_t kSlowest = 5;
 
 std::string LinkName(const CellConfig& config) {
-  if (!config.link) return "own";
-  const LinkShape& shape = *config.link;
-  return fmt::format("{:g} Gbit/s, {:g} µs{} (emulated)", shape.gbps, shape.alpha_us,
-                     shape.has_within() ? fmt::format("; within nodes {:g} Gbit/s, {:g} µs",
-                                                      shape.intra_node_gbps, shape.intra_node_us)
-                                        : "");
+  return config.link ? LinkWordsInFull(*config.link) + " (emulated)" : "own";
 }
 
 // Names the workloads of outcomes, so that two outcomes with any other difference have other names.

@@ -82,6 +82,24 @@ class Data(DataCase):
         self.assertFalse((self.data / name).exists())
         return done
 
+    def experiment_on_pictures(self, lines):
+        """The file of an experiment that trains on the data set "pictures", with `lines` in its defaults."""
+        file = self.home / "images.toml"
+        file.write_text(f"""\
+id = "images"
+title = "images"
+paper = ""
+[defaults]
+mode = "measured"
+kind = "convergence"
+recipe = {{ name = "cifar10-resnet20", epochs = 1 }}
+data = "pictures"
+{lines}
+[[axis]]
+method = ["dense"]
+""")
+        return file
+
     # ---- Layouts -----------------------------------------------------------------------------------
 
     def test_folder_zip_and_tar_of_the_same_images_are_the_same_data(self):
@@ -324,21 +342,7 @@ class Data(DataCase):
             self.assertEqual(Image.open(out).tobytes(), expected.tobytes(), path)
 
     def test_experiments_say_that_data_is_missing_before_anything_starts(self):
-        experiment = self.home / "images.toml"
-        experiment.write_text("""\
-id = "images"
-title = "images"
-paper = ""
-[defaults]
-mode = "measured"
-kind = "convergence"
-recipe = { name = "cifar10-resnet20", epochs = 1 }
-data = "pictures"
-workers = 1
-transport = "threads"
-[[axis]]
-method = ["dense"]
-""")
+        experiment = self.experiment_on_pictures('workers = 1\ntransport = "threads"')
         results = self.home / "results"
         done = self.run_program("--results", results, "plan", experiment, check=0)
         self.assertIn('warning: the data set "pictures": ', done.stdout)
@@ -360,22 +364,7 @@ method = ["dense"]
         first.write_bytes(encoded(picture(random.Random(2), 32, 32), 5))
         other = self.home / "other"
         self.prepare("pictures", self.source, "--out", other / "pictures")
-        experiment = self.home / "ranks.toml"
-        experiment.write_text("""\
-id = "ranks"
-title = "ranks"
-paper = ""
-[defaults]
-mode = "measured"
-kind = "convergence"
-recipe = { name = "cifar10-resnet20", epochs = 1 }
-data = "pictures"
-workers = 2
-transport = "mpi"
-batch_per_worker = 8
-[[axis]]
-method = ["dense"]
-""")
+        experiment = self.experiment_on_pictures('workers = 2\ntransport = "mpi"\nbatch_per_worker = 8')
         (self.home / "as_rank").write_text(f"""\
 if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then export SPARFUSE_DATA={other}; fi
 exec "$@"
