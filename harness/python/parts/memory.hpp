@@ -1,4 +1,4 @@
-// Saves and restores what an object of a class in Python keeps from step to step.
+// Saves and restores the memory that an object of a class in Python keeps from step to step.
 #pragma once
 
 #include <pybind11/pybind11.h>

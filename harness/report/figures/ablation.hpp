@@ -1,5 +1,5 @@
-// Finds what each variant of an ablation gains over the one before it, and the gains that a paper
-// prints.
+// Computes the gain of each variant of an ablation over the one before it, and finds the gains
+// that a paper prints.
 #pragma once
 
 #include <cstddef>

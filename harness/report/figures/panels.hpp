@@ -1,4 +1,4 @@
-// Spreads the cells of a figure over its panels, and words what sets a panel apart.
+// Spreads the cells of a figure over its panels, and words the settings that tell panels apart.
 #pragma once
 
 #include <cstddef>

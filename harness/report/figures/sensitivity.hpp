@@ -1,4 +1,5 @@
-// Tells what factors on a declared cluster's inputs do to ratios, and to the order of methods.
+// Tables the effect of factors on a declared cluster's inputs: on ratios, and on the order of
+// methods.
 #pragma once
 
 #include <nlohmann/json.hpp>

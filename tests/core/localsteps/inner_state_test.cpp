@@ -1,5 +1,4 @@
-// Compares what becomes of the inner optimizer's state at a synchronisation with a plain loop over
-// ranks.
+// Compares the inner optimizer's state after a synchronisation with a plain loop over ranks.
 #include <gtest/gtest.h>
 
 #include <cmath>

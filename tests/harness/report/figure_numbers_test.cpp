@@ -1,4 +1,4 @@
-// Tests what is drawn in figures, and their tables: panels, bars, gains, published numbers.
+// Tests the numbers that figures draw, and their tables: panels, bars, gains, published numbers.
 #include "harness/report/figures/figure_numbers.hpp"
 
 #include <gtest/gtest.h>
