@@ -244,11 +244,6 @@ double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements);
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);
 
-// Folders beside the clusters' files: what the software of a cluster takes, by its name; and whole
-// clusters to begin with (cluster_presets.hpp).
-inline constexpr const char* kStacksFolder = "stacks";
-inline constexpr const char* kPresetsFolder = "presets";
-
 // Reads, checks and calibrates. Throws Error{kConfig} naming file, line, key, value and what was
 // expected. Cost: simulates some hundred steps where it calibrates, at most
 // half a second; done once a file.

@@ -67,6 +67,20 @@ std::string ClusterName::Rest() const {
   return left_out.empty() ? "" : fmt::format(" without {}", fmt::join(left_out, ", "));
 }
 
+namespace {
+
+// For an error: the remedy if the name is a preset's, which is the draft of a cluster and none
+// itself.
+std::string PresetRemedy(const ProfileFolders& profiles, const std::string& cluster) {
+  const std::vector<std::string> presets = profiles.Names(".toml", kPresetsFolder);
+  if (std::ranges::find(presets, cluster) == presets.end()) return "";
+  return fmt::format(
+      "; it is a preset, and `sparfuse cluster new NAME --preset {}` makes a cluster of it",
+      cluster);
+}
+
+}  // namespace
+
 void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   const std::string cluster = ClusterName::Of(name).file;
   std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
@@ -75,8 +89,9 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   }
   for (std::string& each : FingerprintNames(profiles)) known.push_back(std::move(each));
   if (std::ranges::find(known, cluster) != known.end()) return;
-  SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
-                              "; sparfuse looks for its file in " + profiles.Text() +
+  SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + PresetRemedy(profiles, cluster) +
+                              Suggestion(cluster, known) + "; sparfuse looks for its file in " +
+                              profiles.Text() +
                               ", and for a fingerprint in the folder systems beside it");
 }
 
@@ -84,7 +99,8 @@ fs::path FileOfDeclared(const ProfileFolders& profiles, const std::string& clust
   const std::vector<std::string> known = profiles.Names(".toml");
   if (std::ranges::find(known, cluster) == known.end()) {
     SPARFUSE_THROW(kConfig, "unknown declared cluster \"" + cluster + "\"" +
-                                Suggestion(cluster, known) + "; sparfuse cluster new makes one");
+                                PresetRemedy(profiles, cluster) + Suggestion(cluster, known) +
+                                "; sparfuse cluster new makes one");
   }
   return profiles.File(cluster + ".toml");
 }

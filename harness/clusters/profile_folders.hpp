@@ -21,6 +21,11 @@ inline bool IsOwnCluster(const std::string& cluster) {
                      [&](const char* own) { return cluster == own; });
 }
 
+// Folders beside the clusters' files: the costs of a cluster's software, by its name; and whole
+// clusters to begin with (cluster_presets.hpp).
+inline constexpr const char* kStacksFolder = "stacks";
+inline constexpr const char* kPresetsFolder = "presets";
+
 // Where profiles and clusters are looked for, in this order: a folder of the user's where there is
 // one, the results folder's, and those that the project comes with.
 class ProfileFolders {
