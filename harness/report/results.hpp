@@ -89,8 +89,9 @@ struct PartResult {
   std::size_t other_systems = 0, older_revisions = 0, older_profiles = 0;
 
   // The position of the cell of `method` that cell `i` is compared with: of the same setting, and
-  // of the same sparsity where there is one, else the dense one; for a dense cell, the only one.
-  // None where there is no such cell, and where several would do.
+  // of the same sparsity if there is one, else the dense one, else the one of the same density,
+  // since a method may have a sparsifier of its own; for a dense cell, the only one. None if there
+  // is no such cell, and if several would do.
   std::optional<std::size_t> CounterpartOf(std::size_t i, const std::string& method) const;
   // The ratio to that cell; none without it.
   std::optional<Interval> RatioTo(std::size_t i, const std::string& method,
