@@ -58,6 +58,9 @@ struct ParameterInfo {
   std::vector<std::int64_t> shape;
   std::size_t numel = 0;
   std::size_t offset = 0;  // first element in State()[0]
+
+  // Of a matrix; 0 for other dimensions.
+  std::size_t rows() const { return shape.size() == 2 ? static_cast<std::size_t>(shape[0]) : 0; }
 };
 
 struct Evaluation {

@@ -13,6 +13,7 @@
 #include "core/base/expression.hpp"
 #include "core/device/launch.hpp"
 #include "workloads/optimizer/optimizer_kernel.hpp"
+#include "workloads/optimizer/orthogonal.hpp"
 
 namespace sparfuse::workloads {
 namespace {
@@ -25,20 +26,23 @@ constexpr double kCosineFloor = 0.05;  // fraction of the full rate
 
 std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
   return {
-      ChoiceOption("optimizer", defaults.optimizer, {"sgd", "adam", "adam-l2", "bert-adam", "sign"},
-                   "how parameters are updated: sgd with momentum; adam with decoupled decay "
-                   "(AdamW); adam-l2 with decay added to the gradient (torch.optim.Adam); "
-                   "bert-adam: adam without bias correction and with epsilon 1e-6; sign: by the "
-                   "sign of the gradient, with decoupled decay, as DeMo does"),
+      ChoiceOption(
+          "optimizer", defaults.optimizer, {"sgd", "adam", "adam-l2", "bert-adam", "sign", "muon"},
+          "how parameters are updated: sgd with momentum; adam with decoupled decay "
+          "(AdamW); adam-l2 with decay added to the gradient (torch.optim.Adam); "
+          "bert-adam: adam without bias correction and with epsilon 1e-6; sign: by the "
+          "sign of the gradient, with decoupled decay, as DeMo does; muon: matrices by their "
+          "momentum made orthogonal (times 0.2 and the root of the longer side, so that "
+          "one rate serves all), other parameters by adam; on the host"),
       NumberOption("learning_rate", defaults.learning_rate, 0, 100,
                    "learning rate after warm-up, not scaled with the number of workers unless "
                    "learning_rate_per_worker"),
       NumberOption("momentum", defaults.momentum, 0, 0.9999,
-                   "momentum of sgd, beta1 of adam; sign ignores it"),
+                   "momentum of sgd and muon, beta1 of adam; sign ignores it"),
       NumberOption("beta2", defaults.beta2, 0, 0.99999,
                    "decay of adam's second moment; sgd and sign ignore it"),
       NumberOption("weight_decay", defaults.weight_decay, 0, 1,
-                   "added to the gradient (sgd, adam-l2) or decoupled (adam, bert-adam, sign), for "
+                   "added to the gradient (sgd, adam-l2) or decoupled (the others), for "
                    "every parameter that no_decay does not name"),
       WholeOption("warmup_steps", static_cast<std::int64_t>(defaults.warmup_steps), 0, 1e6,
                   "steps over which the learning rate rises linearly"),
@@ -265,7 +269,12 @@ Optimizer::Optimizer(Recipe recipe, std::size_t numel, const Stream& stream)
       stream_(stream),
       numel_(numel),
       first_(Moments(recipe_.optimizer) > 0 ? numel : 0, stream.device, "the optimizer's state"),
-      second_(Moments(recipe_.optimizer) > 1 ? numel : 0, stream.device, "the optimizer's state") {}
+      second_(Moments(recipe_.optimizer) > 1 ? numel : 0, stream.device, "the optimizer's state") {
+  SPARFUSE_REQUIRE(
+      recipe_.optimizer != "muon" || stream.device.kind == DeviceKind::kHost,
+      "recipe: optimizer = \"muon\" on a device: expected device = \"cpu\"; its matrix "
+      "products have no kernel there");
+}
 
 template <class Rule>
 void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part> parts) {
@@ -324,8 +333,40 @@ void Optimizer::Step(float* parameters, std::span<const Part> parts, std::uint64
   }
 }
 
+// J. Liu et al., Muon is Scalable for LLM Training, arXiv 2502.16982, section 2.2: the factor gives
+// the update of a matrix the root mean square of an update of AdamW.
+void Optimizer::StepMatrix(double weight_decay, float* parameters, const Part& part,
+                           double learning_rate) {
+  const std::size_t cols = part.size / part.rows;
+  const auto momentum = static_cast<float>(recipe_.momentum);
+  const auto keep = static_cast<float>(1.0 - learning_rate * weight_decay);
+  const double longer = static_cast<double>(std::max(part.rows, cols));
+  const auto rate = static_cast<float>(learning_rate * 0.2 * std::sqrt(longer));
+  float* const m = first_.data() + part.offset;
+  std::vector<float> update(part.size);
+  for (std::size_t i = 0; i < part.size; ++i) {
+    const float g = part.factor * part.gradient[i];
+    m[i] = momentum * m[i] + g;
+    update[i] = g + momentum * m[i];  // Nesterov's
+  }
+  Orthogonalise(update, part.rows, cols);
+  float* const p = parameters + part.offset;
+  for (std::size_t i = 0; i < part.size; ++i) p[i] = keep * p[i] - rate * update[i];
+}
+
 void Optimizer::StepWith(double weight_decay, float* parameters, std::span<const Part> parts,
                          std::uint64_t step, double learning_rate) {
+  std::vector<Part> vectors;
+  if (recipe_.optimizer == "muon") {
+    for (const Part& part : parts) {
+      if (part.rows == 0 || part.size == 0) {
+        vectors.push_back(part);
+      } else {
+        StepMatrix(weight_decay, parameters, part, learning_rate);
+      }
+    }
+    parts = vectors;
+  }
   const auto beta1 = static_cast<float>(recipe_.momentum);
   const auto decay = static_cast<float>(weight_decay);
   if (recipe_.optimizer == "sgd")

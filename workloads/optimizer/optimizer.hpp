@@ -18,7 +18,7 @@ namespace sparfuse::workloads {
 struct Recipe {
   std::string optimizer;
   double learning_rate = 0;
-  double momentum = 0;  // sgd: momentum; adam: beta1
+  double momentum = 0;  // sgd and muon: momentum; adam: beta1
   double beta2 = 0;
   double weight_decay = 0;
   std::uint64_t warmup_steps = 0;
@@ -61,7 +61,8 @@ struct Course {
 std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch);
 
 // The arrays, each as long as the parameters, that the optimizer keeps from update to update and
-// uses: 2 of those of adam, 1 of sgd with momentum, none of the others. Of a recipe's options.
+// uses: 2 of those of adam and muon, 1 of sgd with momentum, none of the others. Of a recipe's
+// options.
 std::size_t MomentsUsed(std::string_view optimizer, double momentum);
 
 // The learning rate at `step` (0-based), without what a plateau takes off.
@@ -101,13 +102,14 @@ class Optimizer {
     std::size_t offset = 0;
     std::size_t size = 0;
     const float* gradient = nullptr;
-    float factor = 1;    // of the gradient
-    bool decays = true;  // takes part in weight decay
+    float factor = 1;      // of the gradient
+    bool decays = true;    // takes part in weight decay
+    std::size_t rows = 0;  // of a matrix, row-major, for muon; 0: a parameter of other dimensions
     // The update before which its state was zero: adam's corrections count updates from it.
     std::uint64_t since = 0;
   };
 
-  // The state is on the stream's device.
+  // The state is on the stream's device. Throws Error{kConfig} for muon on a device.
   Optimizer(Recipe recipe, std::size_t numel, const Stream& stream = {});
 
   // Updates these parts, which do not overlap, of `parameters` (the whole flat array, [numel], on
@@ -120,13 +122,16 @@ class Optimizer {
   void Step(std::span<float> parameters, std::size_t offset, std::span<const float> gradient,
             std::uint64_t step, double learning_rate);
 
-  // Each [numel]: the momentum; for adam the first and the second moment; for sign nothing.
+  // Each [numel]: the momentum; for adam the first and the second moment, of which muon has the
+  // first alone of a matrix; for sign nothing.
   std::vector<DeviceSpan<float>> DeviceState();
   std::vector<std::span<float>> State();  // where it is on the host
 
  private:
   template <class Rule>
   void Apply(const Rule& rule, float* parameters, std::span<const Part> parts);
+  // Muon's update of a matrix.
+  void StepMatrix(double weight_decay, float* parameters, const Part& part, double learning_rate);
   void StepWith(double weight_decay, float* parameters, std::span<const Part> parts,
                 std::uint64_t step, double learning_rate);
 

@@ -159,6 +159,7 @@ class RecordedWorkload final : public TrainingWorkload {
         parts_.push_back({.offset = infos_[i].offset,
                           .size = infos_[i].numel,
                           .gradient = averaged_[i],
+                          .rows = infos_[i].rows(),
                           .since = since_[i]});
     }
     optimizer_->Step(flat_.data(), parts_, step,

@@ -274,6 +274,7 @@ class TorchWorkload final : public TrainingWorkload {
                         .size = info.numel,
                         .gradient = averaged_[i],
                         .decays = decays_[i] != 0,
+                        .rows = info.rows(),
                         .since = since_[i]});
     }
     if (recipe_.clip_norm > 0) Clip();

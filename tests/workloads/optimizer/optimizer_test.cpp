@@ -5,6 +5,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "workloads/optimizer/orthogonal.hpp"
 
 namespace sparfuse::workloads {
 namespace {
@@ -126,7 +131,8 @@ TEST(Optimizer, SaysHowMuchItKeepsAndUses) {
   EXPECT_EQ(MomentsUsed("sgd", 0.9), 1u);
   EXPECT_EQ(MomentsUsed("sgd", 0), 0u);
   EXPECT_EQ(MomentsUsed("sign", 0.9), 0u);
-  for (const char* name : {"adam", "adam-l2", "bert-adam"}) EXPECT_EQ(MomentsUsed(name, 0), 2u);
+  for (const char* name : {"adam", "adam-l2", "bert-adam", "muon"})
+    EXPECT_EQ(MomentsUsed(name, 0), 2u);
 }
 
 // All numbers are exact in binary.
@@ -144,6 +150,75 @@ TEST(Optimizer, SignTakesAStepOfTheRateWhateverTheGradient) {
   }
   EXPECT_EQ(parameters, (std::vector<float>{-0.171875f, 2.46875f, -3.0625f, 6.125f}));
   EXPECT_TRUE(optimizer.State().empty());
+}
+
+// The step of the iteration on one singular value.
+double AfterFiveSteps(double s) {
+  const double steps[][3] = {{4.0848, -6.8946, 2.9270},
+                             {3.9505, -6.3029, 2.6377},
+                             {3.7418, -5.5913, 2.3037},
+                             {2.8769, -3.1427, 1.2046},
+                             {2.8366, -3.0525, 1.2012}};
+  for (const auto& [a, b, c] : steps) s = s * (a + b * s * s + c * s * s * s * s);
+  return s;
+}
+
+// A matrix of singular values 3 and 4 is turned alike in all its sizes; by hand on the values over
+// their norm 5.
+TEST(Optimizer, OrthogonaliseMapsSingularValuesAndKeepsDirections) {
+  const double small = AfterFiveSteps(0.6), large = AfterFiveSteps(0.8);
+  EXPECT_NEAR(small, 1, 0.1);
+  EXPECT_NEAR(large, 1, 0.1);
+  for (const auto& [rows, cols] :
+       {std::pair<std::size_t, std::size_t>{2, 2}, {2, 7}, {9, 2}, {6, 6}}) {
+    // 3 u v' + 4 w z', u = e1, w = e2 both turned by half a radian among the columns.
+    const double c = std::cos(0.5), s = std::sin(0.5);
+    std::vector<float> x(rows * cols);
+    const auto at = [&](std::size_t i, std::size_t j) -> float& { return x[i * cols + j]; };
+    at(0, 0) = float(3 * c), at(0, 1) = float(3 * s);
+    at(1, 0) = float(-4 * s), at(1, 1) = float(4 * c);
+    Orthogonalise(x, rows, cols);
+    EXPECT_NEAR(at(0, 0), small * c, 1e-5);
+    EXPECT_NEAR(at(0, 1), small * s, 1e-5);
+    EXPECT_NEAR(at(1, 0), -large * s, 1e-5);
+    EXPECT_NEAR(at(1, 1), large * c, 1e-5);
+  }
+  std::vector<float> zero(12);
+  Orthogonalise(zero, 3, 4);
+  EXPECT_EQ(zero, std::vector<float>(12));
+  std::vector<float> one{-2};
+  Orthogonalise(one, 1, 1);
+  EXPECT_NEAR(one[0], -AfterFiveSteps(1), 1e-5);
+}
+
+// A matrix goes by Nesterov's momentum, made orthogonal; a vector as adam's.
+TEST(Optimizer, MuonTurnsMatricesAndLeavesTheRestToAdam) {
+  Recipe recipe = Sgd();
+  recipe.optimizer = "muon";
+  Optimizer muon(recipe, 8);
+  recipe.optimizer = "adam";
+  Optimizer adam(recipe, 8);
+  std::vector<float> parameters{1, 2, 3, 4, 5, 6, 7, 8}, others = parameters;
+  std::vector<float> gradient{.5f, -1, .25f, 2, -1, 1, 0.5f, 3}, momentum(6);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const Optimizer::Part parts[] = {
+        {.offset = 0, .size = 6, .gradient = gradient.data(), .factor = 0.5f, .rows = 2},
+        {.offset = 6, .size = 2, .gradient = gradient.data() + 6}};
+    std::vector<float> expected(parameters.begin(), parameters.begin() + 6), update(6);
+    for (std::size_t i = 0; i < 6; ++i) {
+      momentum[i] = .5f * momentum[i] + .5f * gradient[i];
+      update[i] = .5f * gradient[i] + .5f * momentum[i];
+    }
+    Orthogonalise(update, 2, 3);
+    for (std::size_t i = 0; i < 6; ++i)
+      expected[i] = (1 - .01f * .25f) * expected[i] - .01f * .2f * std::sqrt(3.0f) * update[i];
+    muon.Step(parameters.data(), parts, step, .01);
+    adam.Step(others.data(), std::span(parts + 1, 1), step, .01);
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(parameters[i], expected[i], 1e-6) << step;
+    for (std::size_t i = 6; i < 8; ++i) EXPECT_EQ(parameters[i], others[i]) << step;
+    for (float& each : gradient) each *= -1.5f;
+  }
+  EXPECT_THROW(Optimizer({.optimizer = "muon"}, 4, {{DeviceKind::kEmulated, 0}, nullptr}), Error);
 }
 
 // More parameters than one launch takes, some larger than a block, some without a gradient.
