@@ -119,7 +119,8 @@ TEST(EarliestBuffers, LookBehindACurveThatFalls) {
             std::vector<std::size_t>{4});
 }
 
-// The planner's calls: times of a profile, on links of one rate and on measured curves.
+// The planner's calls: times of a profile, on links of one rate and on measured curves, with and
+// without the host's time of elements or of payloads.
 TEST(EarliestBuffers, AreThoseOfTheRecurrenceByTheTimesOfAProfile) {
   std::mt19937 random(2);
   std::uniform_real_distribution<double> uniform;
@@ -137,6 +138,12 @@ TEST(EarliestBuffers, AreThoseOfTheRecurrenceByTheTimesOfAProfile) {
       cost.links.fill({PiecewiseLinear({{0, 3e-5}, {64, 2.5e-5}, {4096, 4e-5}, {1e6, 2e-3}}), 0});
     }
     if (trial % 3 == 1) cost.all_gather = AllGatherBy::kTwoLevel;
+    if (trial % 4 > 0) {
+      cost.exchange_host_seconds = 1e-4 * uniform(random);
+      cost.exchange_seconds_per_element = std::exp(-18 - 6 * uniform(random));
+      cost.stages_payloads = trial % 4 == 2;
+      cost.host_growth = 0.25;
+    }
     const Topology topology = trial % 2 == 0 ? Topology{8, 1} : Topology{32, 4};
     for (const Sparsified sparsified : {Sparsified::kAhead, Sparsified::kNever}) {
       const PlanInput input = InputOf(layout, topology, 0.01, sparsified, backward, cost);
@@ -156,8 +163,9 @@ TEST(EarliestBuffers, AreThoseOfTheRecurrenceByTheTimesOfAProfile) {
       const std::vector<std::size_t> expected =
           PlainBuffers(ready, [&](std::size_t first, std::size_t last) {
             const std::size_t n = elements[last] - elements[first];
-            return times.HostSecondsPerExchange(n) +
-                   (whole ? times.Reduce(n) : times.Gather(bytes[last] - bytes[first]));
+            const std::uint64_t sent = whole ? 0 : bytes[last] - bytes[first];
+            return times.HostSecondsPerExchange(n, sent) +
+                   (whole ? times.Reduce(n) : times.Gather(sent));
           });
       std::vector<std::size_t> planned;
       for (const Unit& unit : PlanOf("safusion", input, {{"tolerance", 0.0}}).units) {
