@@ -14,8 +14,7 @@ struct InstalledPart {
   std::string package;  // "mypackage 1.0"
 };
 
-// Asks `python`, the first time; takes the fifth of a second. Where it does not start there are
-// none.
+// Asks `python` the first time, which takes a fifth of a second. Empty if Python does not start.
 const std::vector<InstalledPart>& InstalledParts(const std::filesystem::path& python);
 
 }  // namespace sparfuse::harness

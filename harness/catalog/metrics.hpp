@@ -16,8 +16,8 @@ struct Metric {
 std::span<const Metric> Metrics();
 std::span<const std::string> MetricNames();
 
-// Whether a metric is a time or made of one: what other work on the machine disturbs. All else a
-// trial counts or computes.
+// Whether a metric is a time or derived from one, so that other work on the machine disturbs it. A
+// trial counts or computes all other metrics.
 bool IsTimed(const std::string& metric);
 
 }  // namespace sparfuse::harness

@@ -25,7 +25,8 @@ int SubmitVerb(Program& program, const std::vector<Experiment>& experiments,
 // What Submit would give to Slurm, were nothing there yet.
 int PrintScripts(Program& program, const std::vector<Experiment>& experiments,
                  const SubmitRequest& request);
-// Called by a job that ran a block to its end, for those that submitted it.
+// A job calls it after it has run a block to its end, so that the program that submitted the job
+// learns of it.
 void RecordBlock(Program& program, const std::vector<Experiment>& experiments, int block,
                  const RunSummary& summary);
 // By block; empty where nothing was submitted.

@@ -21,7 +21,7 @@ struct SystemSide {
   std::function<nlohmann::json(const TrialRow&)> outcome;
 };
 
-// A side's `outcome` for trials of the store whose results folder this is.
+// Makes a side's `outcome` for trials of the store with this results folder.
 std::function<nlohmann::json(const TrialRow&)> OutcomesIn(const std::filesystem::path& results);
 
 // What is compared: a configuration within a part of an experiment.
@@ -30,7 +30,7 @@ struct CellKey {
   auto operator<=>(const CellKey&) const = default;
 };
 
-// The trials of one side that count: of the newest revisions that it has, on as many hosts as the
+// The trials of one side that count: those of its newest revisions, with the number of hosts of the
 // newest of these.
 struct SideCell {
   CellResult result;

@@ -1,5 +1,4 @@
-// Reads the cells of others' files, row by row, and the value that is given for a key, with its
-// place.
+// Reads the cells of tables from others, row by row, and the value of a key with its place.
 #pragma once
 
 #include <map>
@@ -24,12 +23,12 @@ struct GivenRow {
   std::vector<std::string> fields;
 };
 
-// Errors of the file's form are Error{kConfig}, as those of CsvReader.
+// Errors in the form of the file are Error{kConfig}, like the errors of CsvReader.
 class GivenRows {
  public:
-  // Reads the header, the first line that is not empty. Both must outlive this object; `name` is
-  // the file's. A first line "sep=;" of a spreadsheet states the delimiter. With the delimiter '|'
-  // and a line that begins and ends by it, the table is Markdown's.
+  // Reads the header, the first line that is not empty. `text` and `name`, the file's, must outlive
+  // this object. A first line "sep=;" from a spreadsheet states the delimiter. If the delimiter is
+  // '|', and a line begins and ends with it, the table is Markdown.
   GivenRows(std::string_view text, const std::string& name, char delimiter = ',');
 
   // Without white space around its names.
@@ -40,7 +39,7 @@ class GivenRows {
   std::optional<GivenRow> Next(Problems& problems);
 
  private:
-  // Takes off the bars around a row of Markdown, and what makes its cells bold or code.
+  // Removes the bars around a row of Markdown, and the marks of bold text or code in its cells.
   void WithoutMarkup(std::vector<std::string>& fields) const;
 
   const std::string& name_;
@@ -57,7 +56,7 @@ struct GivenText {
 // The keys of one result or log. What is asked of it and is missing or wrong becomes a problem.
 class GivenValues {
  public:
-  // where: "numbers.csv:3", for what is missing. `problems` must outlive this object.
+  // where: "numbers.csv:3", for missing values. `problems` must outlive this object.
   GivenValues(std::string where, Problems& problems)
       : where_(std::move(where)), problems_(&problems) {}
 
@@ -81,7 +80,7 @@ class GivenValues {
   std::map<std::string, GivenText> values_;
 };
 
-// A finite number that is all of `text`, white space around it apart.
+// The finite number that `text` consists of, with white space around it allowed.
 std::optional<double> NumberIn(std::string_view text);
 
 }  // namespace sparfuse::harness

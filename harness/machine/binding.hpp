@@ -12,8 +12,8 @@ namespace sparfuse::harness {
 // Set for ranks that may have more threads on a host than it has cores.
 inline constexpr const char* kOversubscribe = "SPARFUSE_OVERSUBSCRIBE";
 
-// "0-3,8" of numbers in ascending order; "" of none. ReadRanges reads it, leaving out what is no
-// number.
+// WriteRanges: "0-3,8" for numbers in ascending order; "" for none. ReadRanges reads this form, and
+// skips text that is not a number.
 std::string WriteRanges(const std::vector<int>& numbers);
 std::vector<int> ReadRanges(const std::string& text);
 

@@ -22,16 +22,16 @@ struct PublishedNumber {
       density, metric, stated;  // as the file gives the value
   // `stated` as a number, of "925.020 +- 4.42" the mean; absent for "28.20-58.28" or ">80".
   std::optional<double> value;
-  std::optional<double> deviation;  // what follows "+-"
+  std::optional<double> deviation;  // the number after "+-"
   std::string unit, source, confidence;
 };
 
-// All rows in the order of the file. Throws Error{kConfig} naming file, line and column for what is
-// not as expected.
+// All rows in the order of the file. Throws Error{kConfig} naming file, line and column of an
+// unexpected value.
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-// The [published] table of an experiment file: a paper, and what it calls our methods.
+// The [published] table of an experiment file: a paper, and its names for our methods.
 struct Published {
   std::string paper;                                        // as in the column `paper`
   std::map<std::string, std::vector<std::string>> methods;  // theirs, by ours

@@ -1,5 +1,5 @@
-// Lists what the module knows: core's sparsifiers and quantizers, and sparsifiers registered from
-// Python.
+// Lists the parts that the module knows: core's sparsifiers and quantizers, and sparsifiers
+// registered from Python.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,7 +17,7 @@
 
 namespace sparfuse::python {
 
-// A sparsifier with its options: what the selections of one or several objects share.
+// A sparsifier with its options; the selections of one or several objects share it.
 struct ConfiguredSparsifier {
   std::unique_ptr<Sparsifier> sparsifier;
   std::atomic<double> density;
@@ -35,14 +35,15 @@ std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& nam
                                                           std::uint64_t seed,
                                                           const pybind11::dict& options);
 
-// sparsifier: a class, made anew for every ConfigureSparsifier with the options as keywords, or an
-// object, which takes no options. Replaces what was registered from Python under that name. Throws
-// Error{kConfig} if core has the name, there is no method select, or KeepsMemory throws.
+// sparsifier: a class or an object. A class is made anew for every ConfigureSparsifier, with the
+// options as keywords; an object takes no options. Replaces an earlier registration from Python
+// under that name. Throws Error{kConfig} if core has the name, if there is no method select, or if
+// KeepsMemory throws.
 void RegisterSparsifier(const std::string& name, pybind11::object sparsifier);
 
 pybind11::list ListSparsifiers();
 
-// A quantizer with its options: what the encodings of one or several objects share.
+// A quantizer with its options; the encodings of one or several objects share it.
 struct ConfiguredQuantizer {
   std::unique_ptr<Quantizer> quantizer;
   std::uint64_t seed;

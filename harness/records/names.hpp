@@ -1,4 +1,4 @@
-// Names the values of enums that stand in records.
+// Names the values of enums in records.
 #pragma once
 
 #include <span>

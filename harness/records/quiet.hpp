@@ -29,8 +29,8 @@ struct QuietCards {
 // Before the measured steps and after them; nothing: the kernel tells neither.
 using BeforeAndAfter = std::optional<std::vector<std::optional<double>>>;
 
-// The rate at which the emulated link passed messages on, outside the steps, in Gbit/s; nothing: it
-// cannot be measured in time.
+// The rate at which the emulated link forwarded messages, outside the steps, in Gbit/s; nothing if
+// it cannot be measured in time.
 struct QuietLink {
   double label_gbps = 0;
   std::optional<double> before_gbps, after_gbps;  // of the slowest rank's link
@@ -44,7 +44,7 @@ struct Quiet {
   int cores = 0;
   std::optional<double> quota;  // of the cgroup, in cores
   BeforeAndAfter clock_mhz, load;
-  std::optional<double> pressure;  // share of the time in which a task waited for a core
+  std::optional<double> pressure;  // share of the time during which a task waited for a core
   double own_cpu_seconds = 0, involuntary_switches = 0;
   std::vector<double> loop_seconds;  // of the reference loop
   std::optional<QuietCards> cards;

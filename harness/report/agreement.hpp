@@ -1,5 +1,5 @@
-// Sets absolute predictions beside a paper's measurements on the modelled machines, and sums their
-// errors up in tables: the numbers of a figure of kind "agreement".
+// Compares absolute predictions with a paper's measurements on the modelled machines, and sums up
+// their errors in tables: the numbers of a figure of kind "agreement".
 #pragma once
 
 #include <nlohmann/json.hpp>

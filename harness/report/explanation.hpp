@@ -18,9 +18,9 @@ namespace sparfuse::harness {
 struct UnitTensors {
   std::vector<std::string> names = {};
   std::uint64_t elements = 0;
-  // Where parts of units have owners: how many this one has; 0 of one that is not sparsified.
+  // If parts of units have owners: the number of this unit's parts; 0 if it is not sparsified.
   std::optional<int> partitions = {};
-  std::optional<int> path = {};  // by which the unit goes, where units have paths
+  std::optional<int> path = {};  // of the unit, if units have paths
   bool operator==(const UnitTensors&) const = default;
 };
 
@@ -33,7 +33,7 @@ struct StepWait {
   bool operator==(const StepWait&) const = default;
 };
 
-// Seconds for which something lasted beside the backward pass, or was done on other lanes.
+// Seconds of work in parallel with the backward pass, or on other lanes.
 struct BesideBackward {
   double exchanges = 0, lanes = 0, other_lanes_sparsify = 0;
   bool operator==(const BesideBackward&) const = default;
@@ -49,8 +49,8 @@ struct TracedSteps {
   bool operator==(const TracedSteps&) const = default;
 };
 
-// What the figures' program finds in the series of a trial: seconds of the median step's parts,
-// which add up to "step", and beside them "align_wait" and "remainder".
+// The parts of a trial's median step in seconds, from the figures' program. They add up to "step".
+// "align_wait" and "remainder" come besides.
 struct BlockSteps {
   std::map<std::string, double> parts = {};
   std::vector<double> quartiles = {};  // lower and upper, of the steps' durations
@@ -105,7 +105,7 @@ struct TracedMeans {
 };
 
 struct ExplainedSide {
-  std::string name = {};  // the method, with the keys that tell the two apart where this does not
+  std::string name = {};  // the method, with further keys if both have the same
   std::string part = {}, cell = {}, mode = {};
   int workers = 0;
   std::string config_hash = {}, hardware = {};
@@ -124,8 +124,8 @@ struct Explanation {
   ExplainedSide of = {}, over = {};
   bool paired = false;
   std::vector<std::string> differ_in = {};  // keys of the method
-  // The other keys in which the cells differ, with both values: [of, over]. Values of any key, for
-  // which JSON is the type.
+  // The other keys in which the cells differ, with both values: [of, over]. The values may have any
+  // type, so they are JSON.
   std::map<std::string, nlohmann::json> unlike_in = {};
   PartOfStep step = {}, align_wait = {}, remainder = {};
   std::vector<PartOfStep> parts = {};  // "other" is the last; they add up to `step`

@@ -14,7 +14,7 @@ std::string SourceOf(const TrialRow& trial);
 
 // {trials, first_utc, last_utc, sources: [{source, trials}], systems: [{hash, hardware, trials,
 // facts: {name: value}}], facts: {name: [values]}} over the trials that count, each once. Names of
-// nested facts are joined by dots. It is written as it is: pages and sites list it.
+// nested facts are joined by dots. Pages and sites list it in this form.
 nlohmann::json ProvenanceOf(const std::vector<PartResult>& results);
 
 }  // namespace sparfuse::harness

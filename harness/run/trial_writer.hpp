@@ -14,7 +14,7 @@
 namespace sparfuse::harness {
 
 // The name of a trial's directory, without the number that makes it new. origin: OriginOf
-// (harness/store/origin.hpp), or "" for what people are told.
+// (harness/store/origin.hpp), or "" for names in messages.
 std::string StemOf(const PlannedTrial& trial, const std::string& origin = "");
 
 struct HowItRan {

@@ -5,15 +5,16 @@
 
 namespace sparfuse::harness {
 
-// A folder beside `out` that takes its place when it is whole. What stands at `out` must be
-// nothing, an empty folder, or an earlier site without files of anybody else.
+// Builds a site in a temporary folder next to `out`, and moves it to `out` when it is complete. At
+// `out` there may be nothing, an empty folder, or an earlier site without other files.
 class SiteFolder {
  public:
-  // Throws Error{kConfig} naming what is in the way, Error{kData} where no folder can be made.
+  // Throws Error{kConfig} naming the file or folder in the way, Error{kData} if no folder can be
+  // made.
   explicit SiteFolder(const std::filesystem::path& out);
   SiteFolder(const SiteFolder&) = delete;
   SiteFolder& operator=(const SiteFolder&) = delete;
-  ~SiteFolder();  // removes what did not take its place
+  ~SiteFolder();  // removes an incomplete site
 
   const std::filesystem::path& unfinished() const noexcept { return unfinished_; }
 

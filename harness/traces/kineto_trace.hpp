@@ -1,5 +1,6 @@
-// Writes a step of ours in the form of torch.profiler's files, for HolisticTraceAnalysis, Perfetto
-// and `sparfuse trace` itself: spans on a lane become kernels on a stream, each with a launch.
+// Writes a step of our own in the form of torch.profiler's files, for HolisticTraceAnalysis,
+// Perfetto and `sparfuse trace` itself. Spans on a lane become kernels on a stream, each with a
+// launch.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@ namespace sparfuse::harness {
 struct KinetoStep {
   int rank = 0, world = 1;
   bool modelled = false;
-  bool dense = true;  // exchanges are all-reduces of what is ready; else all-gathers of payloads
+  bool dense = true;  // exchanges are all-reduces of ready gradients; else all-gathers of payloads
   std::vector<LayoutTensor> tensors;  // names and shapes
   std::vector<Span> spans;            // of the rank
 };

@@ -34,7 +34,7 @@ struct Table {
 
 nlohmann::json ToJson(const Table& table);  // for spec.json and --json
 
-// Numbers beside a figure: rows in groups, each with a heading.
+// Numbers of a figure: rows in groups, each with a heading.
 struct GroupedTable {
   std::vector<std::string> columns = {};
   std::vector<std::pair<std::string, std::vector<std::vector<std::string>>>> groups = {};
@@ -42,18 +42,18 @@ struct GroupedTable {
 };
 
 nlohmann::json ToJson(const GroupedTable& table);  // for spec.json
-// As Markdown, in which groups are headings of their rows.
+// As Markdown, with groups as headings of their rows.
 std::string Render(const GroupedTable& table);
 
-// kText: columns side by side, for a terminal. kAligned: Markdown without the title, whose numbers
-// stand to the right. kLatex: rules of the package booktabs.
+// kText: columns side by side, for a terminal. kAligned: Markdown without the title, with numbers
+// aligned to the right. kLatex: rules of the package booktabs.
 enum class TableFormat { kText, kMarkdown, kAligned, kLatex };
 // Of "text", "md" or "latex".
 TableFormat TableFormatOf(std::string_view name);
 std::string Render(const Table& table, TableFormat format);
 
-// Comma-separated values (RFC 4180, with line feeds): a line of the keys of `columns`, in its
-// order, and one a row, each of which has them; null gives an empty field.
+// Comma-separated values (RFC 4180, with line feeds): a line with the keys of `columns`, in its
+// order, then one for each row. Each row has all keys; null gives an empty field.
 std::string CsvOf(const nlohmann::ordered_json& columns,
                   const std::vector<nlohmann::ordered_json>& rows);
 

@@ -27,9 +27,9 @@ class Planning {
   // The plan to begin with: a dense one where dense steps come first. Collective.
   Plan First();
 
-  // Another plan from `step` on: where the dense steps have ended, and every replan_every steps
-  // after warm-up, then from the medians of rank 0's backward times in the steps since the last
-  // plan. Collective.
+  // A new plan for the steps from `step` on, if there is one. It comes when the dense steps have
+  // ended, and every replan_every steps after warm-up. The latter uses the medians of rank 0's
+  // backward times in the steps since the last plan. Collective.
   std::optional<Plan> At(std::uint64_t step);
 
   // What happened in a step.

@@ -1,5 +1,5 @@
-// Reads arguments of bound functions, with errors that name them. Where a type does not fit,
-// pybind11 says which signatures there are, and not which argument is wrong.
+// Reads arguments of bound functions, with errors that name them. If a type does not fit, pybind11
+// itself lists the signatures, and does not say which argument is wrong.
 #pragma once
 
 #include <pybind11/stl.h>

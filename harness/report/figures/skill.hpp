@@ -1,5 +1,5 @@
-// Judges predictions of published numbers beside formulas and predictors that need no model: a
-// model has skill where it is nearer than they are.
+// Compares predictions of published numbers with formulas and with predictors that need no model. A
+// model has skill if it is nearer than they are.
 #pragma once
 
 #include <map>
@@ -48,7 +48,7 @@ std::vector<std::vector<std::string>> SkillRows(const std::vector<Prediction>& p
 // The table of a figure's predictors, by heading; calibration inputs are left out.
 GroupedTable SkillTable(const std::vector<std::pair<std::string, std::vector<Prediction>>>& groups);
 
-// The predictions of one figure among those of all testbeds.
+// The predictions of one figure, in the list of all testbeds.
 struct TestbedPredictions {
   std::string testbed, figure;
   std::vector<Prediction> predictions;

@@ -13,7 +13,7 @@
 
 namespace sparfuse::harness {
 
-// A row has the keys that tell its cell apart (columns.hpp); excluded cells show en dashes, with
+// A row has the keys that distinguish its cell (columns.hpp). Excluded cells show en dashes, with
 // their reason below.
 Table ResultTable(const PartResult& result, const Catalog& catalog);
 Table ClaimTable(const PartResult& result);
@@ -28,8 +28,8 @@ nlohmann::json ImportedJson(std::span<const ImportedCell> cells);
 // (docs/profiles-and-clusters.md). Intervals are 95 %.
 std::vector<Table> ProfileTables(const ProfileOutcomes& outcomes);
 
-// Why the number cannot be, as the import found, and what other imports have in its place; "" of
-// one without doubts.
+// The reason of the import's doubt in the number, and the value of other imports instead; "" if
+// there is no doubt.
 std::string DoubtOf(const ImportedCell& cell);
 
 // A claim in the words of tables and reports.

@@ -22,7 +22,7 @@ struct RankFailure {
   int rank = 0;
   std::filesystem::file_time_type written;
 
-  // Whether it may be what another rank's failure looks like from here.
+  // Whether it may be the effect of another rank's failure.
   bool is_consequence() const { return kind == "timeout" || kind == "comm"; }
 };
 std::vector<RankFailure> RankFailures(const std::filesystem::path& directory);

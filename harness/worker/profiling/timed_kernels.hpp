@@ -27,7 +27,7 @@ using MadeUpPayload = std::vector<std::uint32_t>;
 
 class TimedKernels {
  public:
-  // Runs a kernel once; holds what it works on.
+  // Runs a kernel once; owns its data.
   using Body = std::function<void()>;
 
   virtual ~TimedKernels() = default;
@@ -47,7 +47,7 @@ class TimedKernels {
   virtual Body Scale(std::size_t n) = 0;
   // With error feedback, at one step after another.
   virtual Body Select(const TimedSparsifier& timed, const TimedShape& shape, double density) = 0;
-  // The average of the payloads, whose indices are below n.
+  // Averages the payloads; their indices are below n.
   virtual Body Decompress(std::size_t n, const std::vector<MadeUpPayload>& payloads) = 0;
 
   // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
@@ -57,7 +57,7 @@ class TimedKernels {
 // Made up, normal.
 std::vector<float> Gaussian(std::size_t n, std::uint64_t seed);
 
-// `gradient` and `pool` outlive what is made of them.
+// `gradient` and `pool` outlive the result.
 std::unique_ptr<TimedKernels> KernelsOnHost(std::span<const float> gradient, ThreadPool& pool);
 // The rank's device; seconds are the stream's, by events.
 std::unique_ptr<TimedKernels> KernelsOfRank(const Rank& rank, std::span<const float> gradient);

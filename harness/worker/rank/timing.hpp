@@ -12,8 +12,8 @@ namespace sparfuse::harness {
 
 // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
 Estimate TimeOf(const std::function<void()>& body, int repeats);
-// The same of work that a call gives to the stream: from the first batch's begin there to its end,
-// so that a kernel shorter than its launch counts as long as that.
+// As above, for work that a call gives to the stream: from the begin of the first batch there to
+// its end. So a kernel that is shorter than its launch counts as long as the launch.
 Estimate TimeOnDevice(const Stream& stream, const std::function<void()>& body, int repeats);
 
 // Collective; the same on all ranks, bit for bit. The ranks of a machine disturb one another at the
@@ -40,9 +40,9 @@ struct Pass {
   double seconds = 0;  // until all ranks that began together are through
 };
 
-// What processors of this rank's process do more while `task` runs beside `passes` of `pass` on the
-// calling thread: its own work, and what the thread that it takes the core from loses by that.
-// Median of `repeats`, mean over ranks; at least 0. Collective.
+// The additional processor time of this rank's process if `task` runs in parallel to `passes` of
+// `pass` on the calling thread: the task's own work, and the loss of the thread from which it takes
+// the core. Median of `repeats`, mean over ranks; at least 0. Collective.
 double CpuSecondsBeside(const Rank& rank, const Pass& pass, int passes,
                         const ProgressLoop::Make& task, int repeats);
 

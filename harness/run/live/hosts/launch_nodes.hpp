@@ -13,7 +13,8 @@ namespace sparfuse::harness {
 
 struct AskedNodes {
   std::vector<Node> nodes;  // by host, as RunOptions has them; empty: they did not all tell
-  std::vector<std::string> problems;  // what trials would fail of there, a sentence each
+  std::vector<std::string> problems;  // the reasons for which trials would fail there, a sentence
+                                      // each
 };
 
 // Asks by a preflight (harness/run/live/hosts/preflight.hpp), which takes a second or two. What is
