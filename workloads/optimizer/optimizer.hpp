@@ -13,8 +13,8 @@
 
 namespace sparfuse::workloads {
 
-// How a workload is trained; read from a workload's options of the same names, whose meaning
-// RecipeOptions says.
+// The training of a workload, read from its options of the same names. RecipeOptions gives their
+// meaning.
 struct Recipe {
   std::string optimizer;
   double learning_rate = 0;
@@ -60,15 +60,15 @@ struct Course {
 // The steps that a recipe's epochs take, to the next whole one; 0 where it has none.
 std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch);
 
-// The arrays, each as long as the parameters, that the optimizer keeps from update to update and
-// uses: 2 of those of adam, 1 of sgd with momentum, none of the others. Of a recipe's options.
+// The number of arrays, each of the parameters' size, that the optimizer keeps between updates and
+// uses: 2 for adam, 1 for sgd with momentum, 0 for the others. From a recipe's options.
 std::size_t MomentsUsed(std::string_view optimizer, double momentum);
 
-// The learning rate at `step` (0-based), without what a plateau takes off.
+// The learning rate at `step` (0-based), without the factor of a plateau.
 double LearningRate(const Recipe& recipe, std::uint64_t step, const Course& course);
 
-// The factor of schedule "plateau": multiplied by decay_factor whenever the loss has not fallen by
-// a ten-thousandth below its least for more than `patience` evaluations in a row, as PyTorch's
+// The factor of schedule "plateau". It is multiplied by decay_factor when the loss has not fallen
+// by a ten-thousandth below its least for more than `patience` evaluations in a row, as PyTorch's
 // ReduceLROnPlateau counts.
 class Plateau {
  public:
@@ -103,7 +103,7 @@ class Optimizer {
     const float* gradient = nullptr;
     float factor = 1;    // of the gradient
     bool decays = true;  // takes part in weight decay
-    // The update before which its state was zero: adam's corrections count updates from it.
+    // The update before which its state was zero; adam's corrections count updates from it.
     std::uint64_t since = 0;
   };
 
