@@ -45,7 +45,7 @@ struct RankedMethod {
   Formulas formulas;                   // of the step, without the model
   Interval throughput;                 // units of the workload a second
   Interval over_best;                  // of throughputs; at most 1 as stated
-  std::optional<Interval> over_dense;  // none where dense itself cannot be modelled
+  std::optional<Interval> over_dense;  // none if dense itself cannot be modelled
   // Of a method other than the best. equal: its steps are as long as the best's in every draw.
   // undecided: the draws do not decide between the two, because the band of over_best contains 1.
   bool equal = false, undecided = false;
@@ -92,7 +92,8 @@ struct Advice {
   std::vector<WinnerChange> changes;
   std::string fixed_bandwidth;  // why it is not swept, or ""
   CardMemory memory;            // of a declared cluster's card; else of no card
-  // Of the workload's table; and how the declared cluster broadcasts them ("local": it does not).
+  // Of the workload's table. buffers: how the declared cluster broadcasts them ("local": not at
+  // all).
   std::int64_t buffer_bytes = 0;
   std::string buffers;
 };
@@ -119,7 +120,7 @@ inline constexpr double kUtilisations[] = {0.5, 0.75, 0.9, 0.95, 0.99};
 struct NeededRates {
   std::string method;
   int window_steps = 1;
-  std::vector<std::optional<double>> gbps;  // [kUtilisations]; none where no rate suffices
+  std::vector<std::optional<double>> gbps;  // [kUtilisations]; none if no rate suffices
   // The same where bytes alone took time, and all of it were waited for.
   std::vector<double> naive_gbps;
 };
@@ -143,8 +144,8 @@ class Adviser {
   std::vector<PhasePoint> Phase(const std::vector<double>& bandwidths,
                                 const std::vector<int>& workers);
 
-  // Of the methods that can be modelled, with the most workers and the first density. To 1 %, by
-  // bisection. Throws Error{kConfig} where bandwidths cannot change.
+  // The rates for the methods that can be modelled, with the most workers and the first density. To
+  // 1 %, by bisection. Throws Error{kConfig} if bandwidths cannot change.
   std::vector<NeededRates> Rates();
 
   const AdviceRequest& request() const noexcept { return request_; }
@@ -161,7 +162,7 @@ class Adviser {
              std::tie(other.workers, other.density, other.bandwidth);
     }
   };
-  // What was modelled of a cell: by its hash and the bandwidth.
+  // The modelled values of a cell, by its hash and the bandwidth.
   struct Modelled {
     CellConfig cell;
     double bandwidth = 1;

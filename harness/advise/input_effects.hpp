@@ -13,7 +13,7 @@
 
 namespace sparfuse::harness {
 
-// What one input does to how many times as fast the one cell is as the other.
+// The effect of one input on the ratio of the two cells' speeds.
 struct InputEffect {
   std::string input;  // "inter_node_us", "compute/WORKLOAD", "coder/NAME"
   double value = 0, low = 0, high = 0;
@@ -51,8 +51,8 @@ double VarianceBetweenEnds(double low, double high);
 // How to measure an input of a cell's cluster: "nccl-tests: all_reduce_perf ... on 2 nodes".
 std::string MeasureWith(const std::string& input, const CellConfig& cell);
 
-// What the links alone would leave exposed of a cell's communication: with the host and the
-// start-up of messages taking next to no time.
+// The exposed communication of a cell, and the part of it that the links alone would expose if the
+// host and the start-up of messages took almost no time.
 struct ExposedShare {
   double seconds = 0, links_alone_seconds = 0;
   std::string group;              // of inputs: that without which least is exposed

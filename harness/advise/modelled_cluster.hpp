@@ -28,7 +28,7 @@ class ModelledCluster {
   const DeclaredCluster* declared() const noexcept { return declared_; }
   // Whether a cell has draws: its cluster is declared, or its profiles state their errors.
   bool HasDraws(const CellConfig& cell) const;
-  // "" where links can be made faster or slower, else why not.
+  // "" if links can be made faster or slower, else why not.
   std::string WhyFixedBandwidth() const;
 
   // The profiles of a cell in a draw, 0 being as stated; `bandwidth`: a factor on inter_node_gbps

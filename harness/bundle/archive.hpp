@@ -34,7 +34,7 @@ struct ArchiveMember {
 // Accepts only archives that have the exact form of ArchiveWriter's, byte for byte.
 class ArchiveReader {
  public:
-  // Of a file that may be anything. Throws Error{kData} where it cannot be read.
+  // Opens a file with any content. Throws Error{kData} if it cannot be read.
   explicit ArchiveReader(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return path_; }

@@ -19,7 +19,7 @@ namespace sparfuse::harness {
 // compared and printed in this form.
 nlohmann::json TableOfTrials(std::vector<TrialRow> rows, int bundle_version);
 
-// "" where two tables say the same, else the first difference: where, and both values. Numbers may
+// "" if two tables say the same, else the first difference: where, and both values. Numbers may
 // differ by 1e-9, relative: another machine's logarithm rounds otherwise.
 std::string FirstDifference(const nlohmann::json& stored, const nlohmann::json& computed);
 

@@ -32,11 +32,11 @@ struct BundledTrial {
 // has.
 BundledTrial BundleTrial(const Store& store, const std::string& place, const TextScrubber& scrubber,
                          std::set<std::string>& stays);
-// The same of files that lie anywhere, by name.
+// As above, for files from any place, by name.
 BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::string& name,
                          const TextScrubber& scrubber);
 
-// What leaves of all records, by key ("trial.json: config.workers").
+// The keys of all records that leave, with the way of leaving ("trial.json: config.workers").
 LeavingKeys KeysThatLeave();
 
 // The text of a trial or an annotation in a bundle.

@@ -14,7 +14,7 @@ namespace sparfuse::harness {
 // differs from outcome.json (from which a run makes its trial), or a missing outcome.json.
 std::string WhatFilesContradict(const BundledTrial& bundled);
 
-// What trials of one bundle say of each other.
+// Compares the trials of one bundle with each other.
 class OtherTrials {
  public:
   // "" or the contradiction between the trial and one that was checked before. Trials of one launch

@@ -54,7 +54,7 @@ Verification Verify(const Bundle& bundle);
 // one.
 std::span<const std::string> KeysThatNothingTells();
 
-// What a verification did not check, a sentence each: "3 of 227 trials without steps: not checked".
+// The checks that were not possible, a sentence each: "3 of 227 trials without steps: not checked".
 std::vector<std::string> WhatIsNotChecked(const Verification& verification);
 
 }  // namespace sparfuse::harness

@@ -52,7 +52,7 @@ Catalog BuiltInCatalog();
 MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method,
                                   const nlohmann::json& given);
 
-// Throws Error{kConfig} where the method's parts do not exist or do not fit together.
+// Throws Error{kConfig} if the method's parts do not exist or do not fit together.
 void CheckMethod(const Catalog& catalog, const Method& method);
 
 // The method file that `given` names. `given` is a method of an experiment in `folder`, or of a
@@ -87,7 +87,7 @@ struct NamedPart {
       part;  // as an experiment would write it: "python:FILE.py:Class", "library:FILE.so:NAME"
   std::string place;  // the file, or the package and its version
 };
-// Nothing of the parts runs. Throws Error{kConfig} naming the file and the key that is wrong.
+// Runs no part. Throws Error{kConfig} naming the file and the wrong key.
 std::vector<NamedPart> NamedParts(const Catalog& catalog);
 
 // The files of methods that can be found by name, in the order of OutsideMethodFile's search.

@@ -16,7 +16,7 @@ namespace sparfuse::harness {
 
 // Units and tensors, densities exactly.
 std::vector<std::uint8_t> EncodePlan(const Plan& plan);
-// Throws Error{kData} where the bytes cannot have come from EncodePlan.
+// Throws Error{kData} if the bytes cannot have come from EncodePlan.
 Plan DecodePlan(std::span<const std::uint8_t> bytes);
 
 // A fusion plan in the form of an outcome. The outcomes of other programs may have fewer or more

@@ -9,7 +9,7 @@ namespace sparfuse::harness {
 
 struct InstalledPart {
   std::string name;
-  std::string part;     // "python:FILE.py:Class", or "" where the entry point names no class
+  std::string part;     // "python:FILE.py:Class", or "" if the entry point names no class
   std::string value;    // of the entry point
   std::string package;  // "mypackage 1.0"
 };

@@ -8,11 +8,11 @@ namespace sparfuse::harness {
 
 struct Metric {
   std::string name;
-  std::string unit;     // "" where the workload's decides
+  std::string unit;     // "" if the workload's decides
   std::string meaning;  // of one trial's number
 };
 
-// Those that claims and figures may name.
+// The metrics that claims and figures may name.
 std::span<const Metric> Metrics();
 std::span<const std::string> MetricNames();
 

@@ -47,14 +47,14 @@ std::vector<PartOfCell> OutsidePartsOf(const CellConfig& config);
 // The files of a cell's parts, or of the parts that a profile measures, by name.
 std::map<std::string, std::string> FilesOfParts(const CellConfig& config);
 
-// That this process has spent in calls of parts so far.
+// The seconds that this process has spent in calls of parts so far.
 double SecondsInPython();
 
 // Whether `given`, of an experiment file, may mean the cell's `resolved`: the class is the same.
 bool MeansOutsidePart(std::string_view given, std::string_view resolved);
 
-// FindSparsifier for these names too. What a sparsifier says of itself is known only where it runs:
-// making one finds it, with its options as keywords of the class's constructor.
+// FindSparsifier that also knows these names. The properties of an outside sparsifier are known
+// only after it was made, with its options as keywords of the class's constructor.
 const SparsifierDescriptor& ResolveSparsifier(const std::string& name);
 
 }  // namespace sparfuse::harness

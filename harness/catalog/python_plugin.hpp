@@ -20,7 +20,7 @@ namespace sparfuse::harness {
 // Error{kConfig} naming file, class and the expected form.
 template <class Descriptor>
 using MakePart = const Descriptor& (*)(PartSource source);
-// Of every kind but sparsifiers.
+// The makers of every kind of part except sparsifiers.
 using MakeParts = std::tuple<MakePart<PlannerDescriptor>, MakePart<StrategyDescriptor>,
                              MakePart<FeedbackDescriptor>, MakePart<CollectiveDescriptor>,
                              MakePart<QuantizerDescriptor>>;

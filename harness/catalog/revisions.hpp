@@ -37,9 +37,8 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config);
 // {"engine": 1, "method:wfbp": 1, "strategy:ahead": 1, ...} of a cell or a profile.
 std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const CellConfig& config);
 
-// What differs between two tables of scalars or tables, JSON of any keys, as "density 0.01 ->
-// 0.001, workers 2 -> 4";
-// "" where nothing does.
+// The differences between two tables of scalars or tables, JSON with any keys, as "density 0.01 ->
+// 0.001, workers 2 -> 4"; "" if there are none.
 std::string WhatDiffers(const nlohmann::json& from, const nlohmann::json& to);
 
 }  // namespace sparfuse::harness

@@ -24,7 +24,7 @@ std::filesystem::path FiguresFolder(const Program& program, const std::string& i
 void RenderFile(const Program& program, const std::vector<std::string>& arguments, bool quiet);
 
 // Calls sparfuse_report with `verb` ("figure", "report", "parts", "explain") for one experiment.
-// Throws Error{kConfig} where nothing has run yet, Error{kInternal} where the package fails.
+// Throws Error{kConfig} if nothing has run yet, Error{kInternal} if the package fails.
 void DrawExperiment(Program& program, const std::string& verb, const LoadedExperiment& loaded,
                     const std::filesystem::path& out, const std::vector<std::string>& more = {});
 

@@ -17,7 +17,7 @@
 
 namespace sparfuse::harness {
 
-// What each verb returns; one that ends early throws an Error.
+// The exit status of each verb; one that ends early throws an Error.
 enum ExitCode {
   kDone = 0,
   kTrialFailed = 1,
@@ -99,7 +99,7 @@ class Program {
  private:
   std::filesystem::path FileOf(const std::string& name) const;
   std::vector<std::string> NamesOfFiles() const;  // experiments, as users name them
-  // The first file or folder of this name beneath experiments(); "" where there is none.
+  // The first file or folder of this name beneath experiments(); "" if there is none.
   std::filesystem::path FindExperiment(const std::string& name) const;
   std::filesystem::path FindPaper(const std::string& name) const;
   std::vector<Experiment> LoadAll(const std::string& name, std::span<const std::string> joined);
@@ -111,7 +111,7 @@ class Program {
   bool for_others_ = false;
 };
 
-// Runs a command on this program's terminal and returns its exit status; 127 where there is none of
+// Runs a command on this program's terminal and returns its exit status; 127 if there is none of
 // that name, 128 + N where signal N ended it.
 int RunCommand(const std::vector<std::string>& command);
 

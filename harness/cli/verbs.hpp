@@ -89,7 +89,7 @@ struct ReproduceRequest {
   std::string name;
   std::vector<std::string> with_methods;  // that join every method axis
   bool fresh = false;                     // run everything again
-  bool strict = false;                    // kClaimNotReproduced where a claim fails
+  bool strict = false;                    // kClaimNotReproduced if a claim fails
   bool modelled = false;         // modelled trials and the profiles that they need, no others
   bool retry_disturbed = false;  // run cells with disturbed trials alone again
   LaunchOptions launch;
@@ -139,7 +139,7 @@ struct DoctorRequest {
   bool hosts = false;  // of a launch, in the place of this machine
   int ranks = 0;       // 0: one a host
 };
-// kTrialFailed where trials would fail on the hosts of a launch.
+// kTrialFailed if trials would fail on the hosts of a launch.
 int DoctorVerb(Program& program, const DoctorRequest& request);
 int ProveVerb(Program& program, const std::string& method);
 int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason);
@@ -149,13 +149,13 @@ struct ExportRequest {
   std::filesystem::path out;       // FILE.sparfuse; "": none is written
   bool show = false;               // list the keys that leave and the keys that stay
 };
-// kTrialFailed where a trial had to be left out.
+// kTrialFailed if a trial had to be left out.
 int ExportVerb(Program& program, const ExportRequest& request);
 struct MergeVerbRequest {
   std::vector<std::filesystem::path> files;
   bool take_annotations = false;  // MergeRequest::take_annotations
 };
-// kTrialFailed where anything was refused; the rest is merged.
+// kTrialFailed if anything was refused; the rest is merged.
 int MergeVerb(Program& program, const MergeVerbRequest& request);
 // Returns kTrialFailed if the bundle is not as written.
 int VerifyVerb(Program& program, const std::filesystem::path& file);
@@ -184,7 +184,7 @@ struct ImportRequest {
   bool dry_run = false;           // show the result, and write nothing
   bool keep_implausible = false;  // with the doubt in a column of its own
 };
-// kTrialFailed where a number is implausible, or the store has another: then nothing is imported.
+// kTrialFailed if a number is implausible, or the store has another: then nothing is imported.
 int ImportVerb(Program& program, const ImportRequest& request);
 int ImportListVerb(Program& program);
 struct KinetoImport {

@@ -12,7 +12,7 @@ namespace sparfuse::harness {
 // The cell whose step was measured.
 CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step);
 
-// What the model says of the step's part, or of the ratio, with the cluster's inputs as they are.
+// The model's value for the step's part, or for the ratio, with the current inputs of the cluster.
 double Modelled(const DeclaredCluster& cluster, const ReferenceStep& step);
 
 // Sets the inputs marked for calibration to the values that bring the model nearest to the
@@ -44,8 +44,8 @@ struct RateBounds {
   double least = 0, most = 0;              // most is infinite where nothing is exposed
 };
 
-// Of an all-reduce of the workload's gradients in float32. Preconditions: ranks >= nodes >= 1,
-// longest_seconds > 0.
+// The bounds of an all-reduce of the workload's gradients in float32. Preconditions: ranks >= nodes
+// >= 1, longest_seconds > 0.
 RateBounds RateBoundsOf(std::string_view workload, int ranks, int nodes, double exposed_seconds,
                         double longest_seconds);
 

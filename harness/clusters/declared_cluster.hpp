@@ -20,7 +20,7 @@
 
 namespace sparfuse::harness {
 
-// What a file of results/profiles has of one rank alone on its machine.
+// The outcomes of a file of results/profiles that were measured with one rank alone on its machine.
 struct MeasuredCard {
   std::string name;  // of the file
   std::string kind;  // of its numbers: KindOfAll
@@ -45,7 +45,7 @@ struct CardFactors {
   double kernel = 1;    // seconds of the smallest kernel: the start of a curve
 };
 
-// What a step of the card's workload takes with the factors.
+// The times of a step of the card's workload, with the factors.
 BackwardTimes BackwardOfCard(const ProfileOutcome& outcome, const CardFactors& factors);
 // Replaces declared kernels by the card's: packing, averages, decompression, sums of collectives,
 // dispatch, and the selections and encodings that were measured. Other kernels stay.
@@ -64,7 +64,7 @@ struct DeclaredInput {
   std::string remark;                 // on its calibration, if that does not determine it
 };
 
-// What forward and backward of a workload take on one card.
+// The times of a workload's forward and backward on one card.
 struct ComputeTime {
   std::vector<std::string> families;  // the workloads that it is for
   std::string workload;
@@ -119,7 +119,7 @@ struct ReferenceStep {
   double measured = 0;  // seconds, or times
   double spread = 1;    // it may have taken so many times as long or as short
   double modelled = 0;  // after calibration
-  // Of the modelled value over the measured one: 0.1 is 10 % too long.
+  // The relative error of the modelled value: 0.1 is 10 % too long.
   double off() const { return modelled / measured - 1; }
   std::optional<CalibrationBar> bar;
   std::string source;
@@ -199,9 +199,9 @@ struct DeclaredCluster {
   // As above, for a cell, whose card may have been measured.
   void CheckWorkload(const CellConfig& config) const;
   void CheckSparsifier(const CellConfig& config) const;
-  // What the card has of the cell; null without a card, or where it lacks the workload and the file
-  // has a [[compute]] for it. Throws Error{kConfig} with the command that measures it where neither
-  // has.
+  // The card's measurement of the cell. Null without a card, or if it lacks the workload and the
+  // file has a [[compute]] for it. If neither has it, throws Error{kConfig} with the command that
+  // measures it.
   const ProfileOutcome* MeasuredOf(const CellConfig& config) const;
 };
 
@@ -215,7 +215,7 @@ struct InputSpec {
 };
 std::span<const InputSpec> InputSpecs();
 
-// Of numbers that a trace of training gave (harness/traces).
+// The kind of numbers from a trace of training (harness/traces).
 inline constexpr const char* kTraceKind = "measured: trace";
 
 // The kinds of values in a file, and for each the factor by which a value may be off either way if
@@ -241,10 +241,10 @@ std::span<const InputKind> InputKinds();
 //   overlap        at most 1
 const std::vector<std::string>& InputGroups();
 
-// What a table has of a step on one card, if it has times for all of it; else null.
+// The table's times of a step on one card, if it has all of them; else null.
 const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload);
 
-// Of the optimizer on one card: momentum, over device memory.
+// The optimizer's time on one card: momentum, over device memory.
 double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload);
 double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements);
 

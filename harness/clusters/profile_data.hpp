@@ -24,17 +24,17 @@ BackwardProfile BackwardOf(const Profile& profile, const GradientLayout& layout)
 // were measured, their mean counts.
 CostModel KernelCosts(const Profile& profile);
 
-// What KernelCosts takes in the place of work that the profile lacks, in words.
+// The substitutes that KernelCosts takes for work that the profile lacks, in words.
 std::vector<std::string> AssumedWork(const Profile& profile, PayloadCoding coding = {});
 
 // Adds the link between the profile's ranks, which must be more than one, for every class of links.
 // If the profile has the links within a node separately, these are left out.
 void AddLink(CostModel& cost, const Profile& profile);
 
-// Of a declared cluster: start-up time and seconds a byte for each class of links.
+// For a declared cluster: start-up time and seconds a byte for each class of links.
 void AddDeclaredLinks(CostModel& cost, const Profile& profile);
 
-// What a selection is measured on: a shape, or {} for a range of the flat gradient.
+// The tensor of a measured selection: a shape, or {} for a range of the flat gradient.
 struct TimedShape {
   std::size_t numel = 0;
   std::vector<std::int64_t> shape;

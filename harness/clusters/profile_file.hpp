@@ -39,8 +39,8 @@ std::string KindOfAll(const ProfileOutcomes& outcomes);
 // The measurements of the cluster called `name`: the outcomes of results/profiles/NAME.json, then
 // the outcomes of its fingerprint. Empty if neither exists. Throws as ReadProfiles.
 ProfileOutcomes MeasuredOf(const ProfileFolders& profiles, const std::string& name);
-// What a cell of cluster `name` lacks where nothing was profiled of its workload, with `command`
-// that measures it.
+// A sentence that a cell of cluster `name` lacks a profile of its workload, with the `command` that
+// measures it.
 std::string WhatIsMissing(const ProfileFolders& profiles, const std::string& name,
                           const std::string& subject, const std::string& command);
 
@@ -72,9 +72,8 @@ bool IsOfMachine(const ProfileOutcome& outcome, const nlohmann::json& system);
 void CheckSameMachine(const std::filesystem::path& file, const ProfileOutcomes& outcomes,
                       const nlohmann::json& system);
 
-// Of the outcomes of a file, the one with config's workload, batch, threads, ranks and link; null
-// if there is none. Throws Error{kConfig} naming the file where it was measured in another way
-// (passes, sparsifiers).
+// The outcome with config's workload, batch, threads, ranks and link; null if there is none. Throws
+// Error{kConfig} naming the file if it was measured in another way (passes, sparsifiers).
 const ProfileOutcome* FindMeasured(const std::filesystem::path& file,
                                    const ProfileOutcomes& outcomes, const CellConfig& config);
 

@@ -66,7 +66,7 @@ struct ClusterName {
 // Throws Error{kConfig} if no file has this name and it is not one of the machine's own clusters.
 void NeedCluster(const ProfileFolders& profiles, const std::string& name);
 
-// The file of a declared cluster. Throws Error{kConfig} where there is none of the name.
+// The file of a declared cluster. Throws Error{kConfig} if there is none of the name.
 std::filesystem::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster);
 // Throws Error{kConfig} if an import may not write to the file: it belongs to the project, and
 // results lie elsewhere.

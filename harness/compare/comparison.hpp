@@ -28,7 +28,7 @@ struct CompareRequest {
   std::size_t least_sides = 2;  // that have a cell; with 1, cells of one side alone, too
 };
 
-// What one side says of a cell.
+// The values of one side for a cell.
 struct SideValue {
   std::vector<double> ratios;  // to the reference, by block
   // The blocks in which the reference moved by more than its limit, and by how much.
@@ -46,7 +46,7 @@ struct SideVerdict {
 // The model's prediction next to the measured ratios. None of it is measured unless it says so, and
 // it makes no verdict.
 
-// What the first side's ratio becomes on another one by that one's profile.
+// The first side's ratio, carried over to another side by that side's profile.
 struct Transported {
   std::string lacks;  // "" or why there is none: the missing times, and the command that measures
                       // them
@@ -55,7 +55,7 @@ struct Transported {
   std::optional<Interval> residual;  // the other side's measurement over that
 };
 
-// What a side's ratio becomes with the plan of another one.
+// A side's ratio with the plan of another side.
 struct ForcedPlan {
   std::string lacks;                 // "" or why that plan cannot be forced on this side
   bool own = false;                  // it is this side's own, or this is the side that gives it
@@ -83,9 +83,9 @@ struct ComparedCell {
   std::vector<ForcedPlan> forced;        // if asked for, as sides
 };
 
-// Of cells that differ in their method alone.
+// Cells that differ in their method alone.
 struct ComparedSetting {
-  nlohmann::json config;        // of its reference, or of another cell where it has none
+  nlohmann::json config;        // its reference's, or another cell's if it has none
   std::vector<Regime> regimes;  // by side
 };
 

@@ -57,11 +57,11 @@ std::vector<std::string> ModelledSummary(const SystemComparison& comparison,
                                          const std::vector<SystemSide>& sides,
                                          const ModelRequest& asked);
 
-// {"lacks", "model_first", "model_second", "ratio", "residual"}, all of mode "modelled"; null where
+// {"lacks", "model_first", "model_second", "ratio", "residual"}, all of mode "modelled"; null if
 // it was not asked for.
 nlohmann::json TransportedJson(const ComparedCell& cell, std::size_t side);
 // {"plan_of", "own", "units", "config", "lacks", "modelled", "measured", "gain", "rest", ...}; null
-// where it was not asked for.
+// if it was not asked for.
 nlohmann::json ForcedJson(const ComparedCell& cell, std::size_t side, const ModelRequest& asked);
 
 }  // namespace sparfuse::harness

@@ -11,11 +11,11 @@
 
 namespace sparfuse::harness {
 
-// Of a side's newest trial that has one.
+// The fingerprint of the newest trial of a side that has one.
 std::optional<Fingerprint> FingerprintOf(const SystemSide& side);
 
-// What changed of a side's system during runs, each sentence once: by their fingerprints before and
-// after.
+// The changes of a side's system during runs, each sentence once, from their fingerprints before
+// and after.
 std::vector<std::string> ChangedDuringRuns(const SystemSide& side);
 
 // Sentences. For each side with unlike nodes, a description of them. For each, changes during its

@@ -20,7 +20,7 @@ struct SidePlan {
   std::optional<double> sparsify_seconds, exposed_seconds;  // a step's, for the reason
 };
 
-// The last PlanSummary of an outcome, without its step; null where there is none.
+// The last PlanSummary of an outcome, without its step; null if there is none.
 nlohmann::json LastPlan(const nlohmann::json& outcome);
 
 // "" if all plans are equal or fewer than two are known. Else "h100 makes 12 exchanges: 3 dense by

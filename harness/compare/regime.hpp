@@ -17,8 +17,7 @@ inline constexpr double kOtherRegime = 4;
 inline constexpr double kControlMoved = 0.1;
 
 struct Regime {
-  // Of the reference's step: communication that it exposes over the rest of it. None without a
-  // trial that knows both.
+  // Of the reference's step: the exposed communication over the rest. None if no trial knows both.
   std::optional<double> communication;
   // The drift of the reference's step time over blocks: the largest over the smallest, less 1.
   // Smaller differences cannot be seen. None for one block.
@@ -28,10 +27,10 @@ struct Regime {
   // its rounds within the block from the lower to the upper quartile. Blocks without both are left
   // out.
   std::map<int, double> moved;
-  int ranks = 0, hosts = 0;  // hosts: 0 where the trial does not say
+  int ranks = 0, hosts = 0;  // hosts: 0 if the trial does not say
   std::string card_links;    // CardLinksOf
 
-  // "within a node", "between nodes", "both", or "" where hosts are not known.
+  // "within a node", "between nodes", "both", or "" if hosts are not known.
   std::string links() const;
   // The same with card_links: "within a node, cards by NVLink".
   std::string LinkWords() const;

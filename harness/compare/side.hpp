@@ -17,14 +17,14 @@ struct SystemSide {
   std::string name;            // how tables call it
   std::string hardware;        // a line
   std::vector<TrialRow> rows;  // of the machine, oldest first
-  // outcome.json of one of them; null where there is none. JSON, for it may be of another version.
+  // outcome.json of one of them; null if there is none. JSON, because it may be of another version.
   std::function<nlohmann::json(const TrialRow&)> outcome;
 };
 
 // Makes a side's `outcome` for trials of the store with this results folder.
 std::function<nlohmann::json(const TrialRow&)> OutcomesIn(const std::filesystem::path& results);
 
-// What is compared: a configuration within a part of an experiment.
+// The identity of a compared cell: a configuration within a part of an experiment.
 struct CellKey {
   std::string experiment, part, config_hash;
   auto operator<=>(const CellKey&) const = default;
@@ -37,7 +37,7 @@ struct SideCell {
   const TrialRow* newest = nullptr;
 };
 
-// Of throughput and convergence trials. Points into side.rows.
+// The cells with throughput or convergence trials. Points into side.rows.
 std::map<CellKey, SideCell> CellsOf(const SystemSide& side, DisturbedTrials disturbed);
 
 }  // namespace sparfuse::harness

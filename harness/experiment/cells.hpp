@@ -35,8 +35,8 @@ GivenKeys ReadDefaults(const CellSource& source, const std::string& pointer, Giv
 void ExpandCells(const CellSource& source, const std::string& pointer, const GivenKeys& defaults,
                  Part& part);
 
-// One cell with every default resolved. `at` is named where a key that is missing makes the error.
-// Errors: unknown names with the nearest known one; pairs that make no sense, with the reason.
+// One cell with every default resolved. Errors about a missing key name `at`. Other errors: unknown
+// names, with the nearest known one, and pairs that make no sense, with the reason.
 CellConfig ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given);
 
 // Whether `given` has `wanted`, which is a value of any key, or a list with one that must fit. If

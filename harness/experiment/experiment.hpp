@@ -37,7 +37,8 @@ struct ExcludedCell {
   std::string reason;
 };
 
-// What a claim is about: `of`'s metric divided by `over`'s, less it, or alone.
+// The quantity of a claim: the metric of `of` divided by that of `over`, their difference, or `of`
+// alone.
 enum class Compared { kRatio, kDifference, kValue };
 
 // One pair of cells, or one cell, of a [[claim]]; docs/experiments/claims-and-figures.md, "Claims".
@@ -48,7 +49,7 @@ struct Claim {
   Compared compared = Compared::kRatio;
   nlohmann::json of, over;                 // as the file gives them, completed by for_each
   std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells; equal for kValue
-  // Either the number that a paper states, in its text and in its figure where they differ, or a
+  // Either the number that a paper states, in its text and in its figure if they differ, or a
   // relation to a bound.
   std::optional<double> stated, figure;
   bool judge_figure = false;
@@ -110,14 +111,14 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
                            const std::filesystem::path& published_folder = {},
                            std::span<const std::string> joined = {});
 
-// The modelled twins of the part's live throughput cells, as a part named "<id>.predicted"; without
-// cells where there are none.
+// The modelled twins of the part's live throughput cells, as a part named "<id>.predicted". It may
+// have no cells.
 Part PredictedPart(const Part& part);
 
-// Every part, each followed by its twins where it asks for them.
+// Every part, followed by its twins if it asks for them.
 std::vector<Part> PartsWithTwins(const Experiment& experiment);
 
-// What the id of a part's twins ends with.
+// The end of the id of a part's twins.
 inline constexpr std::string_view kTwinsSuffix = ".predicted";
 // IsOfTwins: whether the part consists of twins. HasTwins: whether the twins of parts[i] follow it.
 bool IsOfTwins(const Part& part);

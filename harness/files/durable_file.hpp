@@ -63,12 +63,12 @@ void MakeDirectories(const std::filesystem::path& directory);
 // gives the error. Never throws.
 bool SomethingIsAt(const std::filesystem::path& path);
 
-// Of regular files only. Throw Error{kData} naming the file (and the byte where JSON breaks).
+// Read regular files only. Throw Error{kData} naming the file (and the byte if JSON breaks).
 std::string ReadFile(const std::filesystem::path& path);
 std::string ReadEndOfFile(const std::filesystem::path& path, std::size_t most_bytes);
 // `without`: a member of the outermost object that is left out.
 nlohmann::json ReadJsonFile(const std::filesystem::path& path, std::string_view without = {});
-// Of a text from elsewhere, which errors call `name`.
+// Parses a text from elsewhere; errors call it `name`.
 nlohmann::json ParseJson(std::string_view text, const std::string& name,
                          std::string_view without = {});
 

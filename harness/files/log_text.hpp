@@ -8,7 +8,7 @@
 
 namespace sparfuse::harness {
 
-// Without white space around it.
+// `text` without white space around it.
 std::string_view Trimmed(std::string_view text);
 
 // `bytes` as UTF-8 with lines that end by '\n'. A byte-order mark is removed, and "\r\n" and the
@@ -46,7 +46,7 @@ std::string AsUtf8(std::string_view text);
 std::string WithPlainSpaces(std::string_view text, std::size_t* count = nullptr);
 
 // The first characters of `text` beyond ASCII that look like others: "U+2011 (a hyphen) at
-// character 7"; "" where there are none.
+// character 7"; "" if there are none.
 std::string OddCharacters(std::string_view text);
 
 }  // namespace sparfuse::harness

@@ -17,7 +17,7 @@ struct Character {
 // Precondition: `text` is not empty.
 Character FirstCharacter(std::string_view text);
 
-// Whether a character may stand in a plain text.
+// Whether a plain text may contain the character.
 bool IsPlain(std::uint32_t code);
 
 // Whether a text is plain. A plain text is UTF-8. It has no control characters except tabs and ends

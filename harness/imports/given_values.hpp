@@ -12,10 +12,11 @@
 
 namespace sparfuse::harness {
 
-// Sentences, one a mistake, that begin with where it is. Collected, so that a person sees all.
+// Sentences, one a mistake, each beginning with its place. They are collected, so that a person
+// sees all.
 using Problems = std::vector<std::string>;
 
-// Throws Error{kConfig} with all of them where there are any: nothing is imported then.
+// Throws Error{kConfig} with all of them, if there are any; then nothing is imported.
 void ThrowProblems(const Problems& problems);
 
 struct GivenRow {
@@ -31,11 +32,10 @@ class GivenRows {
   // '|', and a line begins and ends with it, the table is Markdown.
   GivenRows(std::string_view text, const std::string& name, char delimiter = ',');
 
-  // Without white space around its names.
+  // The names of columns, without white space around them.
   const std::vector<std::string>& header() const noexcept { return header_; }
-  // The next row with a field for each name of the header; nothing behind the last one. Empty
-  // lines, and rows of empty cells, do not count, and a row with another number of fields becomes a
-  // problem.
+  // The next row, with a field for each name of the header; nothing after the last one. Empty lines
+  // and rows of empty cells do not count. A row with another number of fields becomes a problem.
   std::optional<GivenRow> Next(Problems& problems);
 
  private:
@@ -62,10 +62,10 @@ class GivenValues {
 
   const std::string& where() const noexcept { return where_; }
   void Set(const std::string& key, GivenText given) { values_[key] = std::move(given); }
-  // Null where nothing, or an empty text, is given.
+  // Null if nothing, or an empty text, is given.
   const GivenText* Find(const std::string& key) const;
 
-  std::string Text(const std::string& key) const;  // "" where it is not given
+  std::string Text(const std::string& key) const;  // "" if it is not given
   std::string NeedText(const std::string& key, std::string_view expected) const;
   std::optional<double> Number(const std::string& key, Range range) const;
   std::optional<int> Integer(const std::string& key, Range range) const;

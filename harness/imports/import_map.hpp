@@ -11,11 +11,11 @@
 
 namespace sparfuse::harness {
 
-// What a key means, for help and errors.
+// The meaning of a key, for help and errors.
 struct ImportKey {
   std::string_view name, meaning;
 };
-// Of every result; a table's column or a constant.
+// Keys of every result, as a table's column or a constant.
 std::span<const ImportKey> ResultKeys();
 // LogKeys: constants that only logs have. LineKeys: the keys that a line or a column can have.
 std::span<const ImportKey> LogKeys();
@@ -25,8 +25,7 @@ struct ImportMap {
   std::map<std::string, GivenText> values;                // the same for all rows
   std::map<std::string, GivenText> columns;               // key -> the file's name for it
   std::vector<GivenText> value_columns;                   // of tables: several columns of values
-  std::string columns_are = "method";                     // the key whose values are the names of
-                                                          // columns
+  std::string columns_are = "method";                     // the key that columns' names give
   std::map<std::string, std::string> workloads, methods;  // theirs -> ours
   std::vector<GivenText> patterns;                        // of logs: regular expressions
   std::string encoding;                                   // as DecodedText takes it

@@ -51,11 +51,11 @@ struct ImportedSetting {
   double units_per_sample = 1;
   int run = 0;
 
-  // What a step processes, in the workload's unit; none where the batch is not said.
+  // The units that a step processes, in the workload's unit; none if the batch is not known.
   std::optional<double> units_per_step() const;
 };
 
-// Of a log.
+// A step of a log.
 struct ImportedStep {
   std::optional<double> step, seconds, rate, loss;  // rate: as given
   bool measured = true;
@@ -79,7 +79,7 @@ struct ImportedResult {
   std::vector<ImportedStep> log;
   std::vector<ImportedEvaluation> curve;
   std::string file, sha256;  // that it is from; a name without folders
-  // What a label of the network's bandwidth implies, 10^9 bit/s (Doubt of imports.hpp).
+  // The rate of the network that its label implies, 10^9 bit/s (Doubt of imports.hpp).
   std::optional<std::pair<double, double>> implied_gbps;
   std::vector<std::string> doubts;  // sentences
 };

@@ -17,15 +17,13 @@ inline constexpr const char* kOversubscribe = "SPARFUSE_OVERSUBSCRIBE";
 std::string WriteRanges(const std::vector<int>& numbers);
 std::vector<int> ReadRanges(const std::string& text);
 
-// Of this process; without card, interface and node.
+// The binding of this process, without card, interface and node.
 RankBinding BindingOfThisProcess();
 
-// Whether ranks of a host have more threads than that host lets them use cores, as a sentence; ""
-// where none do.
+// A sentence if ranks of a host have more threads than cores that they may use; else "".
 std::string WhatIsOversubscribed(const std::vector<RankBinding>& ranks, int threads_per_rank);
 
-// Whether ranks of a host see one card each and therefore not one another's, as a sentence; ""
-// where they see more or are alone.
+// A sentence if ranks of a host see only one card each and therefore not one another's; else "".
 std::string WhoIsHidden(const std::vector<RankBinding>& ranks);
 
 }  // namespace sparfuse::harness

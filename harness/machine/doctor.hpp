@@ -27,7 +27,7 @@ struct DoctorPaths {
 // Reads; changes nothing. Cost: a second, for asking mpirun and Python their versions.
 std::vector<Finding> Examine(const DoctorPaths& paths);
 
-// What this build brings along.
+// The parts of CUDA in this build.
 struct CudaBuild {
   bool linked = false;
   std::string info;   // CudaBuildInfo()

@@ -25,7 +25,7 @@ struct GpuProcess {
   bool operator==(const GpuProcess&) const = default;
 };
 
-// What a card, its driver or the user's rights leave untold is empty.
+// A member is empty if the card, its driver or the user's rights do not give it.
 struct GpuCard {
   int index = 0;  // NVML's
   std::string name, uuid, bus_id;
@@ -61,8 +61,8 @@ struct GpuReport {
   std::vector<GpuLink> links;
 };
 
-// Reads; changes nothing. `library`: a name for the dynamic loader, or a path.
-// Cost: from nothing without a driver to seconds where the driver has to wake the cards first.
+// Reads only. `library`: a name for the dynamic loader, or a path.
+// Cost: nothing without a driver, up to seconds if the driver has to wake the cards first.
 GpuReport ReadGpus(const std::string& library = "libnvidia-ml.so.1");
 GpuReport ReadGpus(const nvml::Functions& functions);  // a null function: its values are unknown
 

@@ -23,7 +23,7 @@ namespace sparfuse::harness {
 // effect of other cores on them.
 double ReferenceLoopSeconds();
 
-// Of some cores, summed, since the machine started. Whole hundredths of a second a core.
+// The sum over some cores since the machine started, in whole hundredths of a second a core.
 struct CoreTimes {
   int cores = 0;
   double idle_seconds = 0;  // waiting for input and output included
@@ -37,11 +37,11 @@ struct CoreTimes {
 std::optional<CoreTimes> Between(const std::optional<CoreTimes>& before,
                                  const std::optional<CoreTimes>& after);
 
-// What of /proc/stat concerns these cores; none where it names none of them.
+// The part of /proc/stat on these cores; none if it names none of them.
 std::optional<CoreTimes> ParseProcStat(const std::string& text, const std::vector<int>& cores);
 // Seconds during which a task of the host waited for a core, from /proc/pressure/cpu.
 std::optional<double> ParsePressure(const std::string& text);
-// Cores' worth of time that a cgroup's cpu.max, "200000 100000", allows; none for "max".
+// The cores' worth of time that a cgroup's cpu.max, "200000 100000", allows; none for "max".
 std::optional<double> ParseQuota(const std::string& text);
 // /proc/PID/stat. Its second field, the name, may hold spaces and brackets.
 struct ProcessTimes {
@@ -50,7 +50,7 @@ struct ProcessTimes {
 };
 std::optional<ProcessTimes> ParseProcessStat(const std::string& text);
 
-// At one moment. What a kernel or a container does not tell is empty.
+// Readings at one moment. A value that a kernel or a container does not tell is empty.
 struct CpuUse {
   std::optional<CoreTimes> times;    // of the cores of this thread's affinity
   double own_cpu_seconds = 0;        // of this process, its threads that ended included
@@ -60,14 +60,14 @@ struct CpuUse {
 };
 CpuUse ReadCpuUse();
 
-// What the cgroup of this process allows; none where it does not limit.
+// The limit of this process's cgroup; none if there is no limit.
 std::optional<double> CpuQuota();
-// Mean over the cores, now; none where the kernel does not tell.
+// The mean over the cores, now; none if the kernel does not tell.
 std::optional<double> ClockMhz();
 // Tasks that ran or waited, over the last minute.
 std::optional<double> LoadAverage();
 
-// What the processes of a trial on one host read over the measured time.
+// The readings of a trial's processes on one host over the measured time.
 struct HostUse : CoreTimes {  // of the cores that the trial may use
   double seconds = 0;         // measured, in `intervals` pieces
   int intervals = 1;
@@ -83,7 +83,7 @@ double OtherCpu(const HostUse& use);
 // both in hundredths of a second a core, at each end of an interval.
 double ResolutionOf(const HostUse& use);
 
-// What a rank read of its process and its host, over the measured time.
+// A rank's readings of its process and its host over the measured time.
 struct RankReadings : HostUse {  // own_seconds: of its process alone
   std::string host;
   int process = 0;
@@ -105,7 +105,7 @@ QuietCards CardReadings(const GpuReport& report, const std::vector<std::string>&
 // The readings of all ranks as one, without the judgement.
 Quiet QuietReadings(const std::vector<RankReadings>& ranks);
 
-// What the reference loop took: the mean of the readings; none without any.
+// The time of the reference loop: the mean of the readings; none without any.
 std::optional<double> MeanLoopSeconds(const Quiet& readings);
 
 // The undisturbed value if up to three quarters of `values` may be disturbed: their lower quartile;

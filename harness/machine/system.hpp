@@ -26,7 +26,7 @@ std::string HostName();
 // group limits this process.
 double AvailableMemoryBytes();
 
-// The state of the cards while a trial runs; nothing where there is no card.
+// The state of the cards while a trial runs; nothing if there is no card.
 std::optional<CardStates> DescribeGpus(const GpuReport& report);
 
 // The source state of the checkout at `root`, or, for an archive (scripts/bundle), of its
@@ -43,7 +43,7 @@ std::map<std::string, std::string> DescribeEnvironment();
 // / in the search.
 std::string ContainerImage(const std::filesystem::path& root = "/");
 
-// Output of a shell command without its last line end; `ok` is false where it failed.
+// The output of a shell command without its last line end; `ok` is false if it failed.
 std::string CommandOutput(const std::string& command, bool& ok);
 std::string ShellQuoted(const std::string& text);
 

@@ -38,17 +38,17 @@ struct Published {
   std::vector<PublishedNumber> rows;                        // of the paper
 };
 
-// nullopt where the file has no [published]. Reads published-numbers.csv in `folder`. Throws
-// Error{kConfig} naming file, line, key, value and the nearest known name for a paper or a method
-// that nobody published or nobody registered, Error{kData} for a damaged published-numbers.csv.
+// nullopt if the file has no [published]. Reads published-numbers.csv in `folder`. Throws
+// Error{kConfig} naming file, line, key, value and the nearest known name for an unknown paper or
+// method, Error{kData} for a damaged published-numbers.csv.
 std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
                                        const std::filesystem::path& folder);
 
-// What the `published` table at `at`, of a figure that shows `metric` (empty: all metrics) for
-// these workloads, draws: {"paper", "methods", "rows": [{column: text}, with "of": workload or
-// null]}. Rows of `stated` artifacts ("A vs B" gains) have "stated": true. JSON, since it is part
-// of the figure's entry, which is. Throws Error{kConfig} for unknown names and for a mapping that
-// no row matches.
+// The published numbers of a figure, from its `published` table at `at`. The figure shows `metric`
+// (empty: all metrics) for these workloads. Returns {"paper", "methods", "rows": [{column: text},
+// with "of": workload or null]}. Rows of `stated` artifacts ("A vs B" gains) have "stated": true.
+// It is JSON, as a part of the figure's entry. Throws Error{kConfig} for unknown names and for a
+// mapping that no row matches.
 nlohmann::json PublishedOfFigure(const TomlFile& file, const std::string& at,
                                  const Published& published, const std::string& metric,
                                  std::span<const std::string> workloads);

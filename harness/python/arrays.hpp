@@ -79,8 +79,8 @@ struct FloatArray {
 // Throws TypeError naming the dtype if it is not float32, and the errors of ViewArray.
 FloatArray ReadFloats(pybind11::handle object, const std::string& what);
 
-// float32, row-major, to be written to. Throws TypeError; Error{kConfig} where it cannot be written
-// to in place, naming why.
+// float32, row-major, to be written to. Throws TypeError; Error{kConfig} with the reason if it
+// cannot be written in place.
 std::span<float> WritableFloats(const pybind11::array& array, const std::string& what);
 
 // uint8, in row-major order and 4-byte aligned, kept alive. It is a copy only if the argument is
@@ -114,8 +114,8 @@ struct DenseResult {
   std::span<float> values;
 };
 
-// A new array of that shape, or `out` where it is not None. Throws as WritableFloats, and
-// Error{kConfig} where `out` has another shape.
+// A new array of that shape, or `out` if it is not None. Throws as WritableFloats, and
+// Error{kConfig} if `out` has another shape.
 DenseResult MakeDense(const pybind11::object& out, const std::vector<std::int64_t>& shape,
                       const std::string& what = "out");
 
@@ -125,14 +125,14 @@ void RequireApart(const std::string& written, std::span<const std::byte> to,
 
 // C-contiguous and aligned, so that its elements can be read one after another.
 bool IsPlain(const pybind11::array& array);
-// The same elements, plain: `array` itself where it is.
+// The same elements, plain; `array` itself if it is plain.
 pybind11::array Plain(const pybind11::array& array);
 
 // An integer from least to most. Throws TypeError if it is not an integer, and Error{kConfig} if it
 // is out of range. Both name `what`, the value and the expected form.
 std::uint64_t ReadInteger(pybind11::handle value, const std::string& what, std::uint64_t least,
                           std::uint64_t most);
-// Of random numbers.
+// A seed of random numbers.
 inline std::uint64_t ReadSeed(pybind11::handle seed) {
   return ReadInteger(seed, "seed", 0, ~std::uint64_t{0});
 }
@@ -144,7 +144,7 @@ std::vector<std::int64_t> ReadShapeOfSome(pybind11::handle shape);
 std::size_t ElementCount(std::span<const std::int64_t> shape);
 // "(3, 4)"
 std::string ShapeText(std::span<const std::int64_t> shape);
-// Of the object's class, say "torch.Tensor".
+// The type of the object, for example "torch.Tensor".
 std::string TypeText(pybind11::handle object);
 
 }  // namespace sparfuse::python

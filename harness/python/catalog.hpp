@@ -59,8 +59,8 @@ std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string&
 
 pybind11::list ListQuantizers();
 
-// Keywords of Python as options. Throws Error{kConfig} naming `owner` and the key where a value is
-// no bool, number or string.
+// Keywords of Python as options. Throws Error{kConfig} naming `owner` and the key if a value is no
+// bool, number or string.
 Options ToOptions(const std::string& owner, const pybind11::dict& keywords);
 pybind11::object ToPython(const OptionValue& value);
 // Dicts of name, default, range, choices and meaning.

@@ -45,7 +45,7 @@ struct SelectedArrays {
   }
 };
 
-// What is saved of a tensor's steps.
+// The saved state of a tensor's steps.
 struct TensorStep {
   std::vector<std::int64_t> shape;
   std::uint64_t next_step = 0;
@@ -147,7 +147,7 @@ FloatArray ReadGradient(pybind11::handle g);
 // A tensor's random numbers follow from its name, so that workers agree in whatever order they see
 // their tensors.
 std::uint32_t TensorId(std::string_view name);
-// Of a tensor that the caller gave no name, by its shape.
+// The name of a tensor to which the caller gave none, from its shape.
 std::string TensorName(const std::optional<std::string>& name, std::span<const std::int64_t> shape);
 
 // The entry of a tensor that had a step. Throws Error{kConfig} if there is none; kind: its name in

@@ -29,7 +29,7 @@ std::vector<TensorShape> ReadTensors(
 // config: as ConfiguredMethod::MakeConfig made it.
 std::vector<PartMemory> MemoriesOf(const LiveConfig& config);
 
-// Nothing of it is checked.
+// The settings as given; nothing is checked yet.
 struct MethodSettings {
   std::string name;
   pybind11::dict file;                // the method as its NAME.toml has it
@@ -50,8 +50,8 @@ struct MethodSettings {
   std::optional<std::vector<double>> backward_seconds;  // [tensors]; by default declared, too
 };
 
-// What sparfuse.Method gives to _core: dicts and the layout are the package's own. Throws TypeError
-// and Error{kConfig} for the rest.
+// Reads the arguments that sparfuse.Method passes to _core. Dicts and the layout are the package's
+// own. Throws TypeError and Error{kConfig} for the rest.
 MethodSettings ReadSettings(const pybind11::kwargs& given);
 
 // The method. If it sends dense gradients, it has no sparsifier, no feedback and density 1, for any
@@ -67,7 +67,7 @@ class ConfiguredMethod {
   const Composition& composition() const { return composition_; }
   // The plan of the steps after the dense ones.
   const Plan& plan() const { return plan_; }
-  // Of the sparsifier, defaults included.
+  // The options of the sparsifier, defaults included.
   pybind11::dict sparsifier_options() const { return sparsifier_options_; }
   // The position in ready order; nothing if there is no such tensor.
   std::optional<std::size_t> PositionOf(const std::string& tensor) const;
@@ -76,7 +76,8 @@ class ConfiguredMethod {
   LiveConfig MakeConfig() const;
   // A modelled step of these times, planned with them. `cost` has a curve for everything local.
   ModelConfig MakeModel(BackwardProfile backward, CostModel cost) const;
-  // What plans of live ranks go by: the declared link, and 1 us and 1 ns an element of local work.
+  // The costs with which plans of live ranks are made: the declared link, and 1 us and 1 ns an
+  // element of local work.
   const CostModel& declared_cost() const { return cost_; }
 
  private:

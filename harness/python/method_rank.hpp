@@ -124,7 +124,7 @@ class MethodRank {
   std::chrono::steady_clock::time_point answers_until_{};
   const std::chrono::milliseconds grace_;
 
-  // Of the step.
+  // The state of the step.
   bool in_step_ = false;
   bool kept_ = false;
   float scale_ = 1;

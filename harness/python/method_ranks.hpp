@@ -21,8 +21,9 @@
 
 namespace sparfuse::python {
 
-// To be used by one thread at a time, without the GIL: a rank may wait for it, in a sparsifier that
-// is written in Python. Gradients and their averages are whole arrays, one a tensor in ready order.
+// One thread at a time uses it, without the GIL, because a rank may wait for the GIL in a
+// sparsifier that is written in Python. Gradients and their averages are whole arrays, one for each
+// tensor in ready order.
 class MethodRanks {
  public:
   // configs: one a rank; deadlines are set here. deadline: bounds every wait of a rank for another.

@@ -15,7 +15,7 @@
 
 namespace sparfuse::python {
 
-// Of a Method or a PowerSGD: ranks and workers of one process.
+// The largest number of ranks of a Method or workers of a PowerSGD, all in one process.
 inline constexpr int kMostRanks = 1024;
 
 // The pool on which operations run. A caller keeps it alive while set_threads replaces it. A child
@@ -45,7 +45,7 @@ std::unique_ptr<Class> Make(Arguments&&... arguments) {
 int CheckedThreads(int threads);
 std::chrono::milliseconds DeadlineOf(double seconds);
 
-// What a timeline of Python says of a span.
+// The entry for a span in a timeline of Python.
 pybind11::dict EntryOf(const Span& span);
 
 // Each binds the classes and functions of its file.

@@ -32,7 +32,7 @@ struct LinkShape {
   // The host's time to prepare an exchange. Preparations follow one another, in parallel with the
   // network (StepScheduler).
   double host_us = 0;
-  // Of a rank's link to others of its node; 0: not given, each node has one rank.
+  // Of a rank's link to others of its node. 0: not given; each node has one rank.
   double intra_node_gbps = 0;
   double intra_node_us = 0;
 
@@ -53,13 +53,13 @@ struct DenseTensors {
 
 inline constexpr std::size_t kDataIdDigits = 16;
 
-// What a method is made of in one trial, defaults resolved.
+// The composition of a method in one trial, with defaults resolved.
 struct MethodChoice {
   std::string strategy, planner, collective;
   Options strategy_options, planner_options, collective_options;
   Options sending;  // of SendingOptions()
 
-  // What dense tensors are encoded with; nothing where they are sent as they are.
+  // The quantizer of dense tensors; nothing if they are sent unencoded.
   std::optional<std::string> quantizer() const;
   // The steps of a window, at whose end ranks have synchronised; 1 for methods without local steps.
   int window_steps() const;
@@ -87,7 +87,7 @@ struct CellConfig {
   int warmup_steps = 0, steps = 1;
   double deadline_seconds = 60;
 
-  // Of cells.
+  // Keys of cells.
   std::string method;
   std::string method_content;  // of a file outside the tree: the head of its hash
   MethodChoice method_options;
@@ -109,7 +109,7 @@ struct CellConfig {
   // table.
   std::optional<std::int64_t> broadcast_bytes;
 
-  // Of profile trials.
+  // Keys of profile trials.
   std::vector<std::string> sparsifiers, quantizers;
 
   // The link that profiles measure. It has no host time, which a profile measures separately.

@@ -17,7 +17,7 @@ inline constexpr Range kLinkGbps{0.001, 100'000};
 inline constexpr Range kLinkAlphaMicroseconds{0, 1'000'000};
 inline constexpr Range kLinkHostMicroseconds{0, 1'000'000};
 inline constexpr Range kBroadcastBytes{0, 1e12};
-// Of a shaped link: sleeping cannot emulate less.
+// The limit of a shaped link: sleeping cannot emulate less.
 inline constexpr double kMinEmulableAlphaMicroseconds = 100;
 
 // Ranks of live trials share this machine, threads of one process or processes of it.
@@ -29,10 +29,10 @@ struct GivenKey {
   std::string name;
   Range range;
   std::string type;      // "integer, 1 to 64"
-  std::string unit;      // "seconds"; "" where it has none
-  std::string fallback;  // the default in words or as TOML; "" where the file must give the key
+  std::string unit;      // "seconds"; "" if it has none
+  std::string fallback;  // the default in words or as TOML; "" if the file must give the key
   std::string meaning;   // one sentence
-  std::string column;    // of a cell's: heads its column in tables; "" where it has none
+  std::string column;    // of a cell's: heads its column in tables; "" if it has none
 };
 std::span<const GivenKey> GivenKeysOfCells();
 std::vector<std::string> CellKeyNames();

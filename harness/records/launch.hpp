@@ -15,11 +15,11 @@
 
 namespace sparfuse::harness {
 
-// What of its host a rank may use.
+// The resources of its host that a rank may use.
 struct RankBinding {
   std::string host;
   std::string cores;                 // "0-3"
-  std::string numa;                  // of these cores; "" where the kernel does not tell
+  std::string numa;                  // of these cores; "" if the kernel does not tell
   std::optional<int> visible_cards;  // that CUDA_VISIBLE_DEVICES names; nothing: all
   std::string card;                  // where it is on the bus; "" without one
   std::string interface;             // that ranks are told to use; "": libraries choose
@@ -39,7 +39,7 @@ struct InterfaceBytes {
   bool operator==(const InterfaceBytes&) const = default;
 };
 
-// What the interfaces of a host carried during a launch.
+// The bytes on the interfaces of a host during a launch.
 struct HostTraffic {
   std::string interface;                        // as asked for; "": libraries choose
   std::map<std::string, InterfaceBytes> bytes;  // of interfaces that carried any
@@ -59,7 +59,7 @@ struct LaunchNetwork {
 LaunchNetwork TrafficOfHosts(const std::vector<std::string>& hosts,
                              const std::vector<HostTraffic>& traffic);
 
-// Of each host against rank 0's clock: the offset at the launch's end, and by how much it changed.
+// For each host against rank 0's clock: the offset at the launch's end, and its change.
 struct LaunchClocks {
   std::vector<std::string> hosts;
   std::vector<double> offset_seconds, drift_ppm, drift_uncertainty_ppm, uncertainty_seconds;

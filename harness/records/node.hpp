@@ -67,7 +67,7 @@ nlohmann::json ToJson(const DescribedNode& node);
 Node NodeOf(const nlohmann::json& stored, std::string_view whole = "node");
 std::vector<Node> NodesIn(const nlohmann::json& list);
 
-// What a trial's numbers belong to. The hash of its JSON is the trial's system_hash.
+// The system to which a trial's numbers belong. The hash of its JSON is the trial's system_hash.
 struct System {
   std::optional<Node> machine = {};  // this program's host, or
   std::vector<Node> nodes = {};      // of a launch, each kind once
@@ -81,7 +81,7 @@ struct System {
   bool is_known() const { return *this != System(); }
 };
 
-nlohmann::json ToJson(const System& system);  // null where it is not known
+nlohmann::json ToJson(const System& system);  // null if it is not known
 std::string HashOf(const System& system);
 System SystemOf(const nlohmann::json& stored, std::string_view whole = "system");
 

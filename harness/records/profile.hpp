@@ -65,7 +65,7 @@ struct LinkFit {
 struct MeasuredLink {
   std::string link_class;
   ProfileCurve round_seconds;  // by bytes
-  std::optional<LinkFit> fit;  // nothing where too few times are above 0
+  std::optional<LinkFit> fit;  // nothing if too few times are above 0
   double seconds_per_extra_message = 0;
   double cpu_seconds = 0, round_cpu_seconds = 0, cpu_fraction = 0;
   std::optional<double> message_cpu_seconds;
@@ -126,7 +126,7 @@ struct Profile {
   std::optional<MeasuredLink> link, node_link;                // between all ranks; within nodes
   ProfileCurve native_all_reduce;                             // by bytes
 
-  // Of declared clusters.
+  // Members of declared clusters.
   std::map<std::string, DeclaredLink> links;  // by class
   std::optional<AllReduceCurves> all_reduce;
   std::optional<BroadcastTimes> buffers;  // of a workload and a stack that have them
@@ -168,7 +168,7 @@ struct Fingerprint {
   std::optional<LinkShape> link;
   std::string all_reduce, all_gather;                  // collectives; "": of one rank
   std::map<std::string, FingerprintValue> quantities;  // by their names
-  // Of trials between two of them.
+  // Of trials between two fingerprints.
   std::string id, taken_utc;
   std::vector<std::string> changed;  // sentences
   bool operator==(const Fingerprint&) const = default;
@@ -190,7 +190,7 @@ struct CalibratedStep {
   bool operator==(const CalibratedStep&) const = default;
 };
 
-// What became of a declared cluster's card.
+// The use of a declared cluster's card.
 struct UsedCard {
   std::string name, kind, hardware;
   bool used = false;

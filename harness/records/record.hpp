@@ -1,6 +1,6 @@
 // Describes records: structs that the program writes as JSON and reads again. A record has one
-// table of its keys, and reading, writing, checking, lists of keys and what may leave this machine
-// go through that table.
+// table of its keys. Reading, writing, checking, lists of keys, and the rules for leaving this
+// machine use that table.
 //
 // A key is one entry of the table:
 //
@@ -39,8 +39,8 @@ namespace sparfuse::harness {
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);
 nlohmann::json OptionsToJson(const Options& options);
 
-// What becomes of a text when it leaves this machine in a bundle, a site or a report. Numbers,
-// true, false and null leave as they are.
+// The treatment of a text that leaves this machine in a bundle, a site or a report. Numbers, true,
+// false and null leave unchanged.
 enum class Leaves : std::uint8_t {
   kData,      // short words: no names of hosts and users, no folders, no tokens
   kOption,    // the same, but a single word of letters stays whatever it is: a user may be called
@@ -62,7 +62,7 @@ struct CellRole {
   // Places a cell or sets its duration: a modelled cell and a live one may differ in it and still
   // be points of one curve.
   bool launch = false;
-  // Of the processes of ranks: trials that are unlike in it need launches of their own.
+  // A property of the processes of ranks: trials that differ in it need launches of their own.
   bool process = false;
   int telling = std::numeric_limits<int>::max();  // figures distinguish cells by the least first
   const char* column = "";                        // heads its column in tables that have one
@@ -84,7 +84,7 @@ struct KeyInfo {
   // Added to the record after its schema was fixed: stored records may lack it. If it has the
   // member's initial value, identities are the same as without it.
   bool later = false;
-  // Stored records may lack it, and do where it has the member's initial value.
+  // Stored records may lack it, and do so if it has the member's initial value.
   bool optional = false;
   bool empty_is_null = false;  // of strings: "" is written as null
   // Written for "" and for an absent optional value; "": null is written.
@@ -143,7 +143,7 @@ enum class WrittenFor : std::uint8_t {
 template <class Value>
 struct Form;
 
-// What leaves of a record, by key ("config.workers"), and how: "number", or the name of a Leaves.
+// The keys of a record that leave ("config.workers"), and how: "number", or the name of a Leaves.
 using LeavingKeys = std::map<std::string, std::string>;
 
 template <class Record>
@@ -265,7 +265,7 @@ void ListLeavingOf(const std::string& before, LeavingKeys& list) {
   for (const RecordKey<Record>& key : KeysOf<Record>()) key.list(key, before + key.name, list);
 }
 
-// What of a value is in JSON a type of its own.
+// The JSON types of values.
 
 // 1 rather than 1.0, as people write it; infinity is null.
 nlohmann::json NumberAsWritten(double value);
@@ -365,7 +365,7 @@ struct Form<Enum> {
     value = ValueOf<Enum>(from.get<std::string>());
   }
   static void Scrub(Enum&, Leaves, const Scrubber&) {}
-  // Of choices that a user has, fewer than all names where `info` lists them.
+  // The choices that a user has: those that `info` lists, else all names.
   static KeyInfo Chosen(const KeyInfo& info) {
     return info.choices.empty() ? WithChoices(info, NamesOf<Enum>()) : info;
   }
@@ -482,7 +482,7 @@ struct Form<Options> {
   }
 };
 
-// What has a form that no struct describes: plans, descriptions of series. Its reader checks it.
+// Values whose form no struct describes: plans, descriptions of series. Their reader checks them.
 template <>
 struct Form<nlohmann::json> {
   static nlohmann::json Write(const nlohmann::json& value, const KeyInfo&, WrittenFor) {

@@ -69,7 +69,7 @@ struct LayoutTensor {
 
 std::vector<LayoutTensor> LayoutOf(const GradientLayout& layout);
 
-// What came out: the part of an outcome that its trial takes over.
+// The result: the part of an outcome that its trial takes over.
 struct TrialResult {
   TrialStatus status = TrialStatus::kOk;
   std::optional<Failure> failure;
@@ -86,7 +86,8 @@ struct TrialResult {
   bool operator==(const TrialResult&) const = default;
 };
 
-// Of rank 0, or of the model. What is JSON has no fixed form, or is read by who knows it.
+// The outcome of rank 0, or of the model. JSON members have no fixed form, or a reader of their
+// own.
 struct Outcome : TrialResult {
   std::string reason;  // why it is invalid
   double turn_seconds = 0;
@@ -103,8 +104,8 @@ struct Outcome : TrialResult {
 // experiment has the same name.
 inline constexpr std::string_view kImported = "imported";
 
-// What others measured: the configuration of their trials, in the place of a cell's. What a source
-// does not say is not there.
+// The configuration of a trial measured by others, instead of a cell's. Facts that a source does
+// not state are absent.
 struct OthersConfig {
   TrialKind kind = TrialKind::kThroughput;
   std::string mode = std::string(kImported);
@@ -182,8 +183,8 @@ bool IsOfEarlierBundle(const nlohmann::json& stored);
 // that fit no record. There keys were in a list, and values had any form.
 nlohmann::json ReadableOfEarlierBundle(nlohmann::json stored);
 
-// Throws Error{kData} where a key has a value that cells, or results of others, do not have. Keys
-// that are missing, or that no cell has, are left to hashes.
+// Throws Error{kData} if a key has a value that cells, or results of others, do not have. Keys that
+// are missing, or that no cell has, are left to hashes.
 void CheckConfig(const nlohmann::json& config, std::string_view whole);
 // A configuration in the form in which it leaves: the keys of cells and of others' results, with
 // scrubbed texts.

@@ -1,4 +1,4 @@
-// Says where the difference in step time of two cells comes from: in numbers, and in the words of
+// Finds the causes of the difference in step time of two cells, in numbers and in the words of
 // `sparfuse explain`.
 #pragma once
 
@@ -24,7 +24,7 @@ struct UnitTensors {
   bool operator==(const UnitTensors&) const = default;
 };
 
-// What the compute lane waited for.
+// The reason of a wait of the compute lane.
 struct StepWait {
   std::string what = {};  // "exchange", "negotiate", "local work", "other ranks", "before", "after"
   std::string unit = {};  // "unit 3"; "" of none
@@ -67,7 +67,7 @@ struct ExplainedSteps {
 // A file of `sparfuse_report parts`. Throws Error{kData}.
 ExplainedSteps ReadExplainedSteps(const std::filesystem::path& file);
 
-// of - over; without ends where nothing is paired or one block leaves none.
+// of - over; without ends if nothing is paired or one block leaves none.
 struct StepDifference {
   double value = 0;
   std::optional<double> low = {}, high = {};
@@ -113,7 +113,7 @@ struct ExplainedSide {
   std::vector<int> blocks_left_out = {};
   std::vector<std::size_t> steps = {}, middle_steps = {};
   std::vector<double> quartiles = {};
-  // Metrics of what is exchanged in a step.
+  // Metrics of the data exchanged in a step.
   std::map<std::string, std::optional<double>> facts = {};
   TracedMeans traces = {};
   bool operator==(const ExplainedSide&) const = default;
@@ -130,8 +130,8 @@ struct Explanation {
   PartOfStep step = {}, align_wait = {}, remainder = {};
   std::vector<PartOfStep> parts = {};  // "other" is the last; they add up to `step`
 
-  // None where the numbers are computed; else whether the step's difference may be noise: with an
-  // interval, whether that contains 0; without one it always may.
+  // Whether the step's difference may be noise. With an interval, it may be if the interval
+  // contains 0; without one it always may. None if the numbers are computed.
   std::optional<bool> within_noise() const;
 };
 

@@ -37,7 +37,7 @@ struct Headline {
 std::vector<Headline> HeadlinesOf(const Experiment& experiment,
                                   const std::vector<PartResult>& results);
 
-// What a verdict begins with, on pages.
+// The mark at the beginning of a verdict, on pages.
 struct VerdictMark {
   std::string mark;  // "✓"
   std::string look;  // how pages colour it: "good", "part", "alarm" or "quiet"
@@ -50,7 +50,7 @@ struct JudgedSetting : VerdictMark {
   std::string ours, verdict;
 };
 
-// What a sentence says of one cell, or of several; the settings the worst first.
+// A sentence on one cell, or on several; the settings the worst first.
 struct JudgedSentence : VerdictMark {
   std::string sentence;
   std::vector<std::string> facts;  // metric, expected value, modes, n

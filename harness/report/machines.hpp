@@ -11,13 +11,13 @@ namespace sparfuse::harness {
 
 inline constexpr std::size_t kShownMachineHash = 12;
 
-// As people see and type it: the head of the hash, and the origin where there is one.
+// In the form that people see and type: the head of the hash, and the origin if there is one.
 std::string ShownMachine(const std::string& machine);
 
 // By hash (MachineOf), with a line on the hardware; without machines that have profiles alone.
 std::map<std::string, std::string> MachinesOf(const std::vector<TrialRow>& rows);
 
-// A line a machine, each after a line end; "none" where there is none.
+// A line for each machine, each after a line end; "none" if there is none.
 std::string ListOf(const std::map<std::string, std::string>& machines);
 
 // The hash of the one machine that begins with this head, "HASH" or "HASH@ORIGIN". Without an

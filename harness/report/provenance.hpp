@@ -1,4 +1,4 @@
-// Summarises where the trials that count came from: sources, systems, software, dates.
+// Summarises the origin of the trials that count: sources, systems, software, dates.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace sparfuse::harness {
 
-// "9104e56f3b", "9104e56f3b with changes"; "" where the trial does not record its source.
+// "9104e56f3b", "9104e56f3b with changes"; "" if the trial does not record its source.
 std::string SourceOf(const TrialRow& trial);
 
 // {trials, first_utc, last_utc, sources: [{source, trials}], systems: [{hash, hardware, trials,

@@ -20,8 +20,8 @@ enum class DisturbedTrials { kApart, kCount };
 
 struct CellResult {
   const Cell* cell = nullptr;
-  // block (TrialRow::paired_block) -> the newest trial that counts, a disturbed one only where
-  // there is no other
+  // block (TrialRow::paired_block) -> the newest trial that counts; a disturbed one only if there
+  // is no other
   std::map<int, const TrialRow*> trials;
   std::set<int> disturbed;  // blocks whose trial is disturbed
   DisturbedTrials disturbed_trials = DisturbedTrials::kApart;
@@ -30,7 +30,7 @@ struct CellResult {
   std::string failure;   // "" if a trial counts; else the failure, "not run", "stale"
   bool invalid = false;  // a correctness check failed
 
-  // By block; times of disturbed trials only where these count.
+  // By block; times of disturbed trials only if these count.
   std::map<int, double> Values(const std::string& metric) const;
   // The same of the disturbed trials alone, which Values leaves out.
   std::map<int, double> ValuesApart(const std::string& metric) const;
@@ -38,7 +38,7 @@ struct CellResult {
   std::size_t blocks() const;
   // Whether there are trials, and none whose times count.
   bool OnlyDisturbed() const { return !trials.empty() && blocks() == 0; }
-  // Geometric mean of the blocks; none without values or where one of them is not above 0.
+  // Geometric mean of the blocks; none without values, or if one of them is not above 0.
   std::optional<Interval> Over(const std::string& metric) const;
   // Arithmetic mean of the blocks; none without values.
   std::optional<Interval> Average(const std::string& metric) const;
@@ -51,7 +51,7 @@ struct CellResult {
 // if there are any. Other trials are drawn also if they were disturbed, because the training
 // results are valid.
 std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell);
-// Why nothing of the cell is drawn: its failure, or "disturbed"; "" otherwise.
+// The reason why nothing of the cell is drawn: its failure, or "disturbed"; "" otherwise.
 std::string ShownFailure(const CellResult& cell);
 
 // Adds a trial that is newer than the trials already there. The newest of a block counts, but a
@@ -95,7 +95,7 @@ struct PartResult {
   // The ratio to that cell; none without it.
   std::optional<Interval> RatioTo(std::size_t i, const std::string& method,
                                   const std::string& metric) const;
-  // The reference's; none for the reference itself.
+  // The reference of cell `i`; none for the reference itself.
   std::optional<std::size_t> ReferenceOf(std::size_t i) const;
 };
 

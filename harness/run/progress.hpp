@@ -66,7 +66,7 @@ class Progress {
   // Ends a trial. Its name may differ from the name at its begin.
   void End(const std::string& name, const std::string& status, const std::string& detail,
            double seconds, double remaining_seconds);
-  // So many trials more than `total`.
+  // Adds this many trials to `total`.
   void Expect(std::size_t more) { total_ += more; }
   // A line of its own.
   void Say(const std::string& line);

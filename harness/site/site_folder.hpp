@@ -18,9 +18,9 @@ class SiteFolder {
 
   const std::filesystem::path& unfinished() const noexcept { return unfinished_; }
 
-  // Lists the files in `unfinished` and puts it in the place of `out`: in one step where the file
-  // system can exchange two folders. Returns how many files there are. Throws as above, also where
-  // somebody has written into `out` since.
+  // Lists the files in `unfinished` and moves it to the place of `out`, in one step if the file
+  // system can exchange two folders. Returns the number of files. Throws as above, also if somebody
+  // has written into `out` since.
   std::size_t Replace();
 
  private:

@@ -30,7 +30,7 @@ double StudentTQuantile(double probability, double freedom);
 struct Estimate {
   double value = 0;
   double standard_error = 0;
-  // 0 where the value is 0.
+  // 0 if the value is 0.
   double relative_error() const { return value == 0 ? 0 : standard_error / std::abs(value); }
 };
 
@@ -40,7 +40,7 @@ struct Estimate {
 // 0 for a single value, which gives no error. Precondition: values is not empty.
 Estimate MedianEstimate(std::span<const double> values);
 
-// A quantity over blocks; low = high = value where one block leaves no interval.
+// A quantity over blocks; low = high = value if one block leaves no interval.
 struct Interval {
   double value = 0, low = 0, high = 0;
   std::size_t n = 0;
@@ -95,7 +95,7 @@ std::string_view VerdictName(Verdict verdict);
 // single one needs no interval.
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact);
 
-// A difference against the stated one: reproduced where the interval contains it and not 0.
+// Judges a difference against the stated one: reproduced if the interval contains it and not 0.
 // Precondition: stated is not 0.
 Verdict JudgeDifference(const std::optional<Interval>& difference, double stated, bool measured,
                         bool exact);

@@ -16,7 +16,7 @@ struct sqlite3_stmt;
 
 namespace sparfuse::harness {
 
-// What the index says about a trial.json that it was made from.
+// The index's entry for a trial.json that it read.
 struct IndexedFile {
   FileStamp stamp;
   bool left_out = false;  // it is no row; `problem` says why, "" for one of an older schema
@@ -34,8 +34,8 @@ class Index {
   // Throws also if the index is not current. Opens it for writing if possible, so that SQLite rolls
   // back a transaction that a kill interrupted.
   static Index OpenToRead(const std::filesystem::path& path);
-  // Empty where there is no index yet and where it has the tables of this program; else why it must
-  // be made again. For who holds the store's lock.
+  // The reason why the index must be made again. Empty if there is no index yet, or if it has the
+  // tables of this program. For the holder of the store's lock.
   struct NotCurrent {
     std::string why;
     bool damaged = false;  // else it is merely of another version, or empty
@@ -48,9 +48,9 @@ class Index {
   Index& operator=(Index&&) noexcept;
   ~Index();
 
-  // Its trial.json lies beneath the index's folder.
+  // The trial's trial.json must be below the index's folder.
   void AddTrial(const Trial& trial);
-  // Throws where there is a row of this id.
+  // Throws if there is a row of this id.
   void AddTrial(const TrialRow& row);
   void AddLeftOut(const std::string& place, const IndexedFile& file);
   void RemoveTrial(const std::string& place);
@@ -73,7 +73,7 @@ class Index {
   std::map<std::string, IndexedFile> Files() const;  // by place
   std::map<std::string, IndexedFile> LeftOut() const;
   std::set<std::string> AnnotationIds() const;
-  // By age.
+  // All rows, by age.
   std::vector<TrialRow> Rows() const;
 
  private:

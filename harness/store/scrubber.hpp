@@ -20,7 +20,7 @@ struct PrivateNames {
   // With its short form. localhost says nothing, and is a word of many sentences.
   void AddHost(const std::string& name);
   void Add(const PrivateFacts& facts);
-  // Of this machine and who runs this.
+  // The names of this machine and of this user.
   static PrivateNames OfThisMachine();
   // Those, and whom the private.json of trials of the store in `results` name.
   static PrivateNames OfTrials(const std::vector<TrialRow>& rows,

@@ -30,7 +30,7 @@ struct StepLogContext {
   double dense_elements = 0;  // of the layout: the denominator of achieved density
   double units_per_step = 0;  // workers * batch * accumulation * units per sample
   std::string unit;           // of throughput
-  bool knows_missing = true;  // false where tensors_missing is unknown (modelled)
+  bool knows_missing = true;  // false if tensors_missing is unknown (modelled)
   int every = 1;              // steps of a window (CellConfig::window_steps)
 };
 
@@ -39,16 +39,16 @@ struct StepLogContext {
 // breakdown is the slowest rank's.
 MetricValues MetricsOf(const StepLog& log, const StepLogContext& context);
 
-// Of each round the median over its measured windows of step_seconds, the slowest rank's; empty
-// where there are no rounds.
+// For each round, the median over its measured windows of the slowest rank's step_seconds; empty if
+// there are no rounds.
 std::vector<double> RoundSeconds(const StepLog& log, int every = 1);
 
 // Writes steps.npy and adds its description in trial.json to `series` (docs/results-format.md).
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
                 const StepLogContext& context, SeriesByFile& series);
 
-// The unit of a column of steps.npy; "" for one of numbers without a unit. Nothing of a column that
-// WriteSteps does not write.
+// The unit of a column of steps.npy; "" for a column of numbers without a unit. Nothing for a
+// column that WriteSteps does not write.
 std::optional<std::string> UnitOfStepColumn(std::string_view column);
 
 // Reads a rank's step back from the values of its columns; a missing column is 0.

@@ -15,7 +15,7 @@
 
 namespace sparfuse::harness {
 
-// What a run found beneath the trials that is no finished trial.
+// The folders below the trials that a run found and that are not finished trials.
 struct SweptTrials {
   std::vector<std::string> unfinished;          // their ids: no longer among the trials
   std::vector<std::filesystem::path> in_trash;  // the places of those with any content

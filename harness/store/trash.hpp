@@ -1,5 +1,4 @@
-// Takes unfinished trials out of the way. Files that it does not recognise as the harness's own
-// stay where they are.
+// Moves unfinished trials to the trash. Files that it does not recognise as the harness's own stay.
 #pragma once
 
 #include <chrono>

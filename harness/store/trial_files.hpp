@@ -14,7 +14,7 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-// Of a regular file, links followed; of anything else one with inode 0.
+// The stamp of a regular file, links followed; for anything else one with inode 0.
 FileStamp StampOf(const std::filesystem::path& file);
 
 struct TrialFile {

@@ -110,7 +110,7 @@ struct RowLaunch {
   std::size_t trials = 1;           // in the launch
   double start_seconds = 0;         // of its processes, once for all; 0: not known
   std::vector<double> rounds = {};  // step_seconds of each; empty: it took no turns
-  // Of a trial modelled on a declared cluster: metrics, each once for every draw of its inputs.
+  // For a trial modelled on a declared cluster: metrics, each once for every draw of its inputs.
   std::map<std::string, std::vector<double>> draws = {};
 };
 
@@ -134,8 +134,8 @@ struct TrialRow {
   // source, sources, software, environment, machine, sampling; for live trials that know them
   // launch ({"interface", "cores_a_rank"}), nodes and fingerprint; for results of others, imported
   StoredJson provenance;
-  // What the trial read of its machine, judged (harness/machine/quiet.hpp); null of one that is
-  // modelled or older.
+  // The trial's readings of its machine, judged (harness/machine/quiet.hpp); null if it is modelled
+  // or older.
   StoredJson quiet;
   RowLaunch launch;
   StoredJson revisions;
@@ -156,7 +156,7 @@ struct TrialRow {
   bool imported() const { return mode == kImported; }
   int paired_block() const { return block_apart.value_or(block); }
   bool disturbed() const;
-  std::string WhyDisturbed() const;  // a sentence; "" where it is not
+  std::string WhyDisturbed() const;  // a sentence; "" if it is not disturbed
 };
 
 TrialRow RowOf(const Trial& trial);

@@ -43,13 +43,13 @@ Node DescribeNode(const std::string& interface);
 // entry.
 struct NodeDifference {
   std::string pointer;           // of the value in the first, from the node: "/interface/0/gbps";
-                                 // of the array where the first lacks an entry: "/card"
+                                 // of the array if the first lacks an entry: "/card"
   nlohmann::json first, second;  // null if that node has no such entry
   bool operator==(const NodeDifference&) const = default;
 };
 
-// Cards first, then links, then the rest; empty where the nodes are equal. What the second does not
-// know contradicts nothing. An entry that one lacks is one difference, of the whole entry.
+// Cards first, then links, then the rest; empty if the nodes are equal. A value that the second
+// does not know contradicts nothing. An entry that one lacks is one difference, of the whole entry.
 std::vector<NodeDifference> DifferencesOfNodes(const Node& first, const Node& second);
 
 }  // namespace sparfuse::harness

@@ -15,7 +15,7 @@ namespace sparfuse::harness {
 // Bytes that a rank has before an all-reduce and after an all-gather.
 inline constexpr std::array<std::size_t, 3> kFingerprintBytes = {4096, 262144, 4194304};
 
-// What decides how a quantity depends on the ranks that were measured at once.
+// How a quantity depends on the ranks that were measured at once.
 enum class FingerprintScope {
   kLink,        // two ranks: not on their number
   kCollective,  // on all
@@ -61,7 +61,7 @@ std::string WhatIsNotCompared(const Fingerprint& first, const Fingerprint& secon
 std::string SentenceOf(const FingerprintDifference& difference, const std::string& first,
                        const std::string& second);
 
-// Null where the fingerprint lacks it.
+// Null if the fingerprint lacks it.
 const FingerprintValue* Find(const Fingerprint& fingerprint, const FingerprintQuantity& quantity);
 
 // "10.2 Gbit/s", "3.1 ms"

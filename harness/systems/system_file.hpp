@@ -27,7 +27,7 @@ std::string NewSystemText(const std::string& name, const Node& node);
 // A [[node]] of such a file. It may be the last entry of any file.
 std::string NodeText(const Node& node);
 
-// What is wrong with a value.
+// A mistake in a value.
 struct SystemProblem {
   std::string where;     // "file:line"
   std::string key;       // "node[1].interface[0].gbps"

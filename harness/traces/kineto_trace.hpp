@@ -21,8 +21,8 @@ struct KinetoStep {
   std::vector<Span> spans;            // of the rank
 };
 
-// What of the step no other file of the folder has: a rank a file, as HolisticTraceAnalysis reads
-// them. Launches, AccumulateGrad and the step's annotations are synthetic, and marked so.
+// The text of a file with one rank, as HolisticTraceAnalysis reads them. Launches, AccumulateGrad
+// and the step's annotations are synthetic, and marked so.
 std::string KinetoTrace(const KinetoStep& step);
 
 // The spans of a trial's trace.json, by rank. Throws Error{kData} for another form.

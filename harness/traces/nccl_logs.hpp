@@ -14,7 +14,7 @@
 
 namespace sparfuse::harness {
 
-// What collectives of one size take: of each the shortest over ranks.
+// The times of collectives of one size: for each the shortest over ranks.
 struct InspectedSize {
   double bytes = 0;  // of a rank's message
   double least_us = 0, median_us = 0;
@@ -45,7 +45,7 @@ struct NcclChosen {
   double bytes = 0;
 };
 
-// What a log of NCCL_DEBUG=INFO says; of several ranks the first that says it.
+// The facts in a log of NCCL_DEBUG=INFO. If several ranks give one, the first counts.
 struct NcclInfo {
   std::string file;
   std::string version;                         // "2.27.5", or ""

@@ -12,7 +12,8 @@
 
 namespace sparfuse::harness {
 
-// Of samples in microseconds; the median of an even number is the mean of the middle two.
+// Statistics of samples in microseconds; the median of an even number is the mean of the middle
+// two.
 struct Spread {
   double median = 0, low = 0, high = 0;
   int n = 0;
@@ -57,7 +58,7 @@ struct TracedBroadcast {
   bool operator==(const TracedBroadcast&) const = default;
 };
 
-// What copies and kernels alone tell of a device.
+// Facts of a device that copies and kernels alone show.
 struct TracedDevice {
   Spread kernel_us;                                     // of compute kernels, in all of the file
   double kernel_us_tenth = 0, kernel_us_hundredth = 0;  // percentiles, entry floor(n / 10)
@@ -153,9 +154,9 @@ struct TransferFacts {
 };
 nlohmann::json ToJson(const TransferFacts& transfers);
 
-// Of files of several ranks of one training: of each exchange, by group and position in the step,
-// the shortest over ranks; clocks are not compared. Throws Error{kConfig}: for a rank given twice,
-// worlds, steps or exchanges that differ.
+// The transfers in the files of several ranks of one training. For each exchange, by group and
+// position in the step, it takes the shortest over ranks; clocks are not compared. Throws
+// Error{kConfig} if a rank is given twice, or if worlds, steps or exchanges differ.
 TransferFacts TransfersOf(const std::vector<TraceFacts>& ranks);
 
 }  // namespace sparfuse::harness

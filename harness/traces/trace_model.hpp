@@ -41,7 +41,7 @@ struct TracedReference {
   double spread = 1;
 };
 
-// What becomes of a trace on a cluster.
+// The results of a trace on a cluster.
 struct TracedModel {
   std::vector<TraceFacts> ranks;
   std::optional<TransferFacts> transfers;
@@ -60,7 +60,7 @@ struct TracedModel {
   const TraceFacts& facts() const { return ranks.front(); }
 };
 
-// Which tensor of a table each of a trace is: [tensors of the trace] positions in the table.
+// The tensors of a table for those of a trace: [tensors of the trace] positions in the table.
 struct JoinedTensors {
   std::vector<std::size_t> positions;
   std::vector<std::string> notes;
@@ -77,8 +77,8 @@ JoinedTensors JoinTensors(const TraceFacts& facts, std::span<const workloads::La
 // JoinTensors; for a step_ms that does not fit this step; for steps that differ too much.
 TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked);
 
-// The exchanges of the group as a log of links on a cluster of so many ranks a node; none where no
-// exchange tells. Throws Error{kConfig} for a group over part of a node and others.
+// The exchanges of the group as a log of links on a cluster with `ranks_per_node`; none if no
+// exchange is useful. Throws Error{kConfig} for a group with part of one node and other nodes.
 std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node);
 
 // All that came of it, for results/profiles/CLUSTER.trace.json.

@@ -41,7 +41,7 @@ struct TraceEvent {
   bool has_sequence = false;  // a forward operator, or its node
 };
 
-// What few events have.
+// Arguments that few events have.
 struct EventExtra {
   std::optional<std::vector<std::int64_t>> shape;  // of the first argument
   std::string type;                                // of it; "": a shape without a type is none
@@ -78,10 +78,10 @@ struct Trace {
 // file that is cut off, not JSON, or from another profiler; for a time that is not a number.
 Trace ReadTrace(const std::filesystem::path& file);
 
-// All of a text file's bytes, unpacked where they are packed. Throws as ReadTrace.
+// All bytes of a text file, unpacked if it is packed. Throws as ReadTrace.
 std::string UnpackedText(const std::filesystem::path& file);
 
-// "12.345" as 12345; false where it is no decimal number of at most 64 bits of nanoseconds.
+// Reads "12.345" as 12345; false if it is not a decimal number of at most 64 bits of nanoseconds.
 bool NanosecondsOf(std::string_view microseconds, std::int64_t& nanoseconds);
 
 }  // namespace sparfuse::harness

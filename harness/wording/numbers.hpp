@@ -27,7 +27,7 @@ std::string SpreadText(const Interval& interval, std::string_view unit);
 std::string IntervalText(const Interval& interval, std::string_view unit);
 std::string IntervalText(const Interval& interval, std::string_view unit, double like);
 
-// "1.31x [1.27, 1.35]", without the ends where one block leaves none; kNone for nothing.
+// "1.31x [1.27, 1.35]", without the ends if one block leaves none; kNone for nothing.
 std::string RatioText(const std::optional<Interval>& ratio);
 // "1.31x"
 std::string RatioText(double ratio);

@@ -1,4 +1,4 @@
-// Holds a finished table, whose texts every output shows, from a terminal to a page; renders tables
+// Holds a finished table. Every output shows its texts, from a terminal to a page. Renders tables
 // as Markdown and LaTeX, and rows of values as CSV.
 #pragma once
 
@@ -18,14 +18,14 @@ struct Table {
   // A letter a column: 'l' for words, 'r' for numbers; "": all are words.
   std::string alignment = {};
   std::vector<std::vector<std::string>> rows = {};
-  // Of each row, "" for one with numbers: "failed" where something went wrong, "absent" where
-  // nothing ran or nothing counts. Rows beyond the list's end are "".
+  // For each row, "" if it has numbers, "failed" if something went wrong, "absent" if nothing ran
+  // or nothing counts. Rows beyond the list's end are "".
   std::vector<std::string> looks = {};
   std::vector<std::string> notes = {};  // footnotes, the first is [1]
 
   void AddColumn(std::string heading, char aligned);
   void AddRow(std::vector<std::string> row, std::string look);
-  // The position of a note, from 1; it is added where the table lacks it.
+  // The position of a note, from 1. Adds the note if the table lacks it.
   std::size_t NoteOf(const std::string& note);
   // A number of blocks for a column of them: "7"; "2 [1]" with a note, for the interval of two
   // blocks hangs on a single difference.
@@ -48,7 +48,7 @@ std::string Render(const GroupedTable& table);
 // kText: columns side by side, for a terminal. kAligned: Markdown without the title, with numbers
 // aligned to the right. kLatex: rules of the package booktabs.
 enum class TableFormat { kText, kMarkdown, kAligned, kLatex };
-// Of "text", "md" or "latex".
+// The format named "text", "md" or "latex".
 TableFormat TableFormatOf(std::string_view name);
 std::string Render(const Table& table, TableFormat format);
 

@@ -23,7 +23,7 @@ class Turns {
   // directory.
   void Give(const Rank& rank, std::size_t i);
 
-  // Of all turns of trial `i` so far.
+  // The seconds of all turns of trial `i` so far.
   double Seconds(std::size_t i) const;
 
   // The directories of the trials to which an error now belongs: the one whose turn it is, or all

@@ -19,8 +19,8 @@ namespace sparfuse::harness {
 
 class Planning {
  public:
-  // Measures a profile where the planner needs one, on an instance of the workload of its own, so
-  // that the trial's keeps its state. The references must outlive this object. Collective.
+  // Measures a profile if the planner needs one. It uses an instance of the workload of its own, so
+  // that the trial's workload keeps its state. The references must outlive this object. Collective.
   Planning(const Rank& rank, const Composition& composition, const Topology& topology,
            const GradientLayout& layout, std::span<const std::size_t> ready_order);
 
@@ -32,10 +32,10 @@ class Planning {
   // backward times in the steps since the last plan. Collective.
   std::optional<Plan> At(std::uint64_t step);
 
-  // What happened in a step.
+  // Takes the times of a step.
   void Observe(std::uint64_t step, const Timeline& timeline);
 
-  // Adds "plans", and "profile" where there is one.
+  // Adds "plans", and "profile" if there is one.
   void Describe(Outcome& outcome) const;
 
  private:

@@ -58,7 +58,7 @@ class Training {
 
   void Build();
   void SayThatStepsRun() const;
-  // The next step, and an evaluation where one is due.
+  // Runs the next step, and an evaluation if one is due.
   void Step(StepPlace place);
   void TrainOn(std::uint64_t step);
   void Log(std::uint64_t step, StepPlace place, const StepRecord& record);

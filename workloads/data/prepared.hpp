@@ -37,7 +37,7 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::uint8_t> bytes() const noexcept { return bytes_; }
-  // Throws Error{kData} where the file has another size now: reading past its end would end the
+  // Throws Error{kData} if the file has another size now: reading past its end would end the
   // process.
   void CheckSize() const;
 

@@ -57,7 +57,7 @@ struct Course {
   int workers = 1;
 };
 
-// The steps that a recipe's epochs take, to the next whole one; 0 where it has none.
+// The steps that a recipe's epochs take, to the next whole one; 0 if it has none.
 std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch);
 
 // The number of arrays, each of the parameters' size, that the optimizer keeps between updates and

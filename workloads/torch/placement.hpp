@@ -12,8 +12,8 @@
 
 namespace sparfuse::workloads {
 
-// LibTorch's name of the device. Throws Error{kUnsupported} saying why where this process cannot
-// use it, or where it lacks the precision; Error{kConfig} for TF32 on the host.
+// LibTorch's name of the device. Throws Error{kUnsupported} saying why if this process cannot
+// use it, or if it lacks the precision; Error{kConfig} for TF32 on the host.
 at::Device PlaceOf(const Stream& stream, Precision precision);
 
 // Settings of this process, for every workload in it; on the host they are LibTorch's defaults.

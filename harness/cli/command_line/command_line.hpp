@@ -53,7 +53,7 @@ inline constexpr const char* kKeepInRuns = "a disturbed trial does not run again
 
 void AddSystemOption(CLI::App* verb, CommandLine& line);
 void AddLaunch(CLI::App* verb, LaunchOptions& launch);
-// Which steps and exchanges of a trace count.
+// Adds options that choose the steps and exchanges of a trace that count.
 void AddTraceOptions(CLI::App* verb, TraceOptions& options);
 void AddTraceImport(CLI::App* verb, TraceImport& trace);
 // Adds the verb below `verb` that takes measured links into a cluster. from: the program that wrote

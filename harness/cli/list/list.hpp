@@ -9,7 +9,7 @@
 
 namespace sparfuse::harness {
 
-// What can be listed: "methods", "sparsifiers", ...
+// The kinds of things that can be listed: "methods", "sparsifiers", ...
 const std::vector<std::string>& Listings();
 
 struct ListRequest {

@@ -64,17 +64,17 @@ LinkLog ReadNcclTests(std::string_view text, const std::string& file, const Aske
 // say where their ranks ran, so that `asked` has to.
 LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog& asked);
 
-// Of each outcome of a file that `sparfuse system fingerprint` wrote: rings of messages through all
-// ranks and within nodes, and the backend's all-reduces. Throws Error{kConfig} for one without any,
-// and as ReadProfiles.
+// Reads each outcome of a file that `sparfuse system fingerprint` wrote: rings of messages through
+// all ranks and within nodes, and the backend's all-reduces. Throws Error{kConfig} for a file
+// without any of these, and the errors of ReadProfiles.
 std::vector<LinkLog> ReadFingerprintLogs(const std::string& file);
 
-// What the readers share.
+// Functions that several readers use.
 
 // Parts between white space.
 std::vector<std::string_view> WordsOf(std::string_view text);
 
-// Throws Error{kConfig}: "file:line: message"; without a line where that is 0.
+// Throws Error{kConfig}: "file:line: message"; without a line if that is 0.
 [[noreturn]] void FailAt(const std::string& file, int line, std::string_view message);
 
 // Parses a finite number of at least 0; `what` names the column.
@@ -84,7 +84,7 @@ double NumberAt(const std::string& file, const LogLine& line, std::string_view w
 // Adds a sample that fits a [[curve]]: a whole number of bytes, larger than the last.
 void AddSample(const std::string& file, int line, LinkSample sample, LinkLog& log);
 
-// What the log says (0: nothing) or was asked of the user; they must agree.
+// The log's value (0: none) or the user's; they must agree.
 int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option, int said,
                 int asked);
 

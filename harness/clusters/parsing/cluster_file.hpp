@@ -60,7 +60,7 @@ class ClusterFile {
   std::string Kind(const std::string& at) const;      // of InputKinds()
   std::string Workload(const std::string& at) const;  // tables named from the file's folder
 
-  // Those that need not.
+  // Optional keys.
   double Spread(const std::string& at, const std::string& kind) const;
   std::vector<std::string> Families(const std::string& at, const std::string& workload) const;
   // The position of a string among `names`.

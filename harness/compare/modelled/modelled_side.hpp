@@ -35,7 +35,7 @@ SideProfile ProfileOfSide(const SystemSide& side, const Catalog& catalog,
 // inputs.
 struct ModelledRatio {
   double value = 1;
-  // kDraws; empty where the profile does not say how well it is known.
+  // kDraws; empty if the profile does not say how well it is known.
   std::vector<double> draws = {};
 
   // With the ends that the draws leave, no ends without them.

@@ -43,7 +43,7 @@ struct OptionalOf<std::optional<T>> : std::true_type {
   using Held = T;
 };
 
-// Of an argument of type T.
+// The expected form of an argument of type T.
 template <class T>
 std::string Expected() {
   if constexpr (OptionalOf<T>::value) {

@@ -23,7 +23,8 @@ class PartMemory {
 
   const std::string& kind() const { return kind_; }
   const std::string& who() const { return who_; }
-  // Without the methods nothing is known of a memory: it is not saved, and Load refuses.
+  // Whether the object has the methods. Without them its memory is unknown: it is not saved, and
+  // Load refuses.
   bool kept() const { return kept_; }
 
   // A copy, which the object does not change later.

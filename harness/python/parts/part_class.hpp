@@ -39,7 +39,7 @@ class PartClass {
   [[noreturn]] void Refuse(const std::string& what) const;
 
   // Attributes of the class. Need the GIL. Throw Error{kConfig} for one of another type.
-  std::string Text(const char* attribute) const;  // "" where there is none
+  std::string Text(const char* attribute) const;  // "" if there is none
   bool Flag(const char* attribute, bool fallback) const;
   // The keywords of the constructor except "seed". Throws Error{kConfig} for a keyword whose
   // default is missing or cannot be an option.

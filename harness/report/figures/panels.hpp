@@ -34,8 +34,8 @@ std::string SeriesKeyOf(const nlohmann::json& figure);
 // "fusion degree": a key of cells, or a way into a table of one, as a heading.
 std::string AxisWords(const std::string& key);
 
-// What a cell has of a key, of a way into a table of one, or of "label". Model tables give their
-// names alone.
+// The value of a cell for a key, for a path into a key's table, or for "label". Model tables give
+// their names alone.
 nlohmann::json ValueOf(const Cell& cell, const std::string& key);
 // The same as a tick of an axis: "1 Gbit/s", "0.01".
 std::string TickText(const std::string& key, const Cell& cell);

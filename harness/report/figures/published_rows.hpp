@@ -57,7 +57,7 @@ class PublishedRows {
                 const std::vector<std::string>& calibration);
 
   const std::vector<PublishedRow>& rows() const { return rows_; }
-  // Our method of a published one; "" for none.
+  // Our method for a published one; "" for none.
   std::string OursOf(const std::string& method) const;
 
   // Whether the setting that the paper states for the row, `x` aside, is the cell's.

@@ -38,7 +38,8 @@ struct Prediction {
 std::vector<Prediction> PredictionsOf(const nlohmann::json& figure, const PartResult& result,
                                       const PublishedRows& published);
 
-// Those that the figure's first number predicts, too; empty if it predicts all.
+// The predictions of the numbers that the predictor "first" also predicts; empty if it predicts
+// all.
 std::vector<Prediction> BeyondFirst(const std::vector<Prediction>& predictions);
 
 // A row a predictor: {name, n, median, 90th percentile, too high, pairs in order, nearest}. Only a
@@ -53,7 +54,7 @@ struct TestbedPredictions {
   std::string testbed, figure;
   std::vector<Prediction> predictions;
 };
-// Those of an experiment's figures that have some. `results`: of its parts.
+// The predictions of those figures of an experiment that have some. `results`: of its parts.
 std::vector<TestbedPredictions> PredictionsIn(const Experiment& experiment,
                                               const std::vector<PartResult>& results,
                                               const Catalog& catalog);

@@ -28,7 +28,7 @@ struct KeyColumn {
 std::vector<KeyColumn> KeyColumnsOf(const std::vector<nlohmann::json>& configs);
 std::vector<KeyColumn> KeyColumnsOf(const Part& part);
 
-// What `config` has of a column; null where it has nothing.
+// The value of `config` in a column; null if it has none.
 nlohmann::json KeyValue(const nlohmann::json& config, const KeyColumn& column);
 
 // The same for people: "1 Gbit/s", kNone for nothing.
@@ -44,7 +44,7 @@ struct MetricColumn {
   const char* ratio = nullptr;     // "vs": heads the column of ratios to the reference
   const char* share_of = nullptr;  // a metric: tables show how much of it this is
   bool of_target = false;          // tables show how many blocks reached the target
-  bool rare = false;               // tables lack it where no cell has it
+  bool rare = false;               // tables lack it if no cell has it
 };
 std::span<const MetricColumn> MetricColumnsOf(const Part& part);
 

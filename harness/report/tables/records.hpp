@@ -34,7 +34,7 @@ struct ResultRecord {
   std::string note;                // why there is no number; "oversubscribed"
 };
 
-// `parts` (each followed by its twins where it is predicted) and `results` are in the same order.
+// `parts` (each followed by its twins if it is predicted) and `results` are in the same order.
 std::vector<ResultRecord> RecordsOf(const std::vector<Part>& parts,
                                     const std::vector<PartResult>& results, const Catalog& catalog);
 

@@ -24,8 +24,8 @@ Table ImportedTable(std::string title, std::span<const ImportedCell> cells);
 // batch_per_worker, network_gbps, target, system, source, stated, doubt, n, metrics: {name: {unit,
 // value, low, high}}, trials: [{id, block, directory}]}]
 nlohmann::json ImportedJson(std::span<const ImportedCell> cells);
-// Of passes, slowest tensors, kernels and links. `outcomes` are as in a file of results/profiles
-// (docs/profiles-and-clusters.md). Intervals are 95 %.
+// Tables of passes, slowest tensors, kernels and links. `outcomes` are as in a file of
+// results/profiles (docs/profiles-and-clusters.md). Intervals are 95 %.
 std::vector<Table> ProfileTables(const ProfileOutcomes& outcomes);
 
 // The reason of the import's doubt in the number, and the value of other imports instead; "" if

@@ -21,7 +21,7 @@ class Disturbances {
   // when nothing disturbs them.
   explicit Disturbances(const std::vector<TrialRow>& rows);
 
-  // `readings` with the judgement; nothing for nothing.
+  // Adds the judgement to `readings`; nothing if there are none.
   std::optional<Quiet> Judge(const PlannedTrial& trial, const std::optional<Quiet>& readings);
 
   // Whether `trial`, which ran `times` times, the last time for `seconds`, runs once more at once.

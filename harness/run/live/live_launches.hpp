@@ -63,7 +63,7 @@ class LiveLaunches {
     return nodes_ ? nodes_->Method(file, needed) : options_.launch;
   }
 
-  // What failed on nodes that were left out since the last call: to be run again.
+  // The trials that failed on nodes that were left out since the last call. They run again.
   std::vector<PlannedTrial> TakeFailed();
 
  private:

@@ -1,5 +1,5 @@
-// Launches the measurement of a fingerprint, ranks as a trial's and no trial; and takes one before
-// the live trials of a run and one after them.
+// Launches the measurement of a fingerprint, with ranks like a trial's. Takes one before the live
+// trials of a run and one after them.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace sparfuse::harness {
 // compared.
 inline constexpr int kFingerprintRevision = 1;
 
-// Of so many ranks, all of a node unless said otherwise.
+// The configuration for this number of ranks, all of one node unless changed.
 CellConfig FingerprintConfig(int ranks);
 
 // The outcome in the form of results/systems/NAME.fingerprint.json: the fingerprint, and a profile
@@ -51,7 +51,8 @@ class RunFingerprints {
   // keeps the result as results/fingerprints/SYSTEM/TIME.json. If the user asked for it, throws the
   // errors of TakeFingerprint; else prints why there is none.
   void Before(const TrialPlan& live);
-  // What each trial between has of it, with its id and time; nothing where none was taken.
+  // The fingerprint's entry in each trial in between, with its id and time; nothing if none was
+  // taken.
   const std::optional<Fingerprint>& OfTrials() const noexcept { return of_trials_; }
   // A trial between that ended and has it.
   void Ran(const std::string& trial_id) { ran_.push_back(trial_id); }

@@ -31,7 +31,7 @@ struct JobScript {
   std::string Text() const;
 };
 
-// What all trials of the plan fit into.
+// Sets the resources that suffice for all trials of the plan.
 void FitTo(const TrialPlan& plan, JobScript& script);
 
 // "0-2,5"
@@ -48,12 +48,12 @@ struct QueuedBlock {
 using Queue = std::map<std::string, std::map<int, QueuedBlock>>;
 Queue QueuedBlocks();
 
-// How Slurm's accounting says that the blocks ended ("TIMEOUT", "NODE_FAIL"), by block; empty where
-// it is off.
+// The end of the blocks in Slurm's accounting ("TIMEOUT", "NODE_FAIL"), by block; empty if
+// accounting is off.
 std::map<int, std::string> EndedBlocks(const std::string& name);
 
-// What squeue --format='%j|%K|%T|%F|%R' and sacct --format=JobID,State --parsable2 print, a line a
-// task. Lines of other forms are left out.
+// Parse the output of squeue --format='%j|%K|%T|%F|%R' and of sacct --format=JobID,State
+// --parsable2, a line for each task. Lines of other forms are left out.
 Queue ParseQueue(const std::string& lines);
 std::map<int, std::string> ParseAccounting(const std::string& lines);
 

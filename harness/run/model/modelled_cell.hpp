@@ -31,9 +31,9 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded = Recorded::kAll);
 
-// Of the slowest rank: a step, or the mean step of a window.
+// The time of the slowest rank: a step, or the mean step of a window.
 double StepSeconds(std::span<const ModelStep> window);
-// Of the first step or window.
+// As above, of the first step or window.
 double FirstStepSeconds(const CellConfig& config, const ModelConfig& model);
 
 // Bounds of a step, or of the mean step of a window, shown next to a prediction: the time in which
@@ -46,19 +46,19 @@ struct Formulas {
 };
 Formulas FormulasOf(std::span<const ModelStep> window);
 
-// What a step takes with one set of profiles.
+// The times of a step with one set of profiles.
 struct StepModel {
   double seconds = 0;          // of the slowest rank
   double exposed_seconds = 0;  // communication, on the first rank
   double compute_seconds = 0;  // forward, backward and update, on the first rank
   double utilisation = 0;      // their share of its step
-  // By the first rank, in the first step or the mean one of a window; 0 where times alone are
+  // Sent by the first rank, in the first step or the mean one of a window; 0 if only times are
   // recorded.
   double sent_bytes = 0;
   Formulas formulas = {};  // of its first step, or window
 };
 
-// What the cell's trial says: the medians of the steps that it simulates.
+// The values of the cell's trial: the medians of the steps that it simulates.
 StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles,
                      Recorded recorded = Recorded::kAll, KnownLayout* layout = nullptr);
 // The times of the first step, from which bands are made. It is planned with these profiles,

@@ -16,14 +16,14 @@
 
 namespace sparfuse::harness {
 
-// What the profiles of an experiment must cover.
+// The coverage that the profiles of an experiment need.
 struct ProfileNeeds {
   int most_ranks = 2;  // at once: the most workers of a live cell, at least two
   std::vector<std::string> sparsifiers = {};  // of its cells, sorted
   std::vector<std::string> quantizers = {};   // of its cells' dense tensors, sorted
   int warmup_steps = 4;                       // of the backward pass
   int steps = 16;                             // timed, with hooks and as often without
-  // What they are of.
+  // The workload that they measure.
   std::string workload = {};
   Options workload_options = {}, recipe = {};
   int batch_per_worker = 1, threads_per_worker = 1;

@@ -28,7 +28,7 @@ double BytesBetweenTurns(const CellConfig& config);
 void FormLaunches(std::span<PlannedTrial> trials, const std::optional<LaunchMemory>& memory,
                   bool interleave, std::size_t& next);
 
-// Those of `trials`, which begin with it, that share the launch of the first one.
+// The front of `trials` that shares the launch of the first one.
 std::span<const PlannedTrial> FirstLaunch(std::span<const PlannedTrial> trials);
 
 }  // namespace sparfuse::harness

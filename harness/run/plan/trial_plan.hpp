@@ -41,7 +41,7 @@ struct PlannedTrial {
   double estimated_seconds = 0;  // its part of its launch
 };
 
-// What a launch may use.
+// The memory that a launch may use.
 struct LaunchMemory {
   double bytes = 0;       // of the host, or of one card
   std::size_t cards = 0;  // 0: of the host
@@ -50,8 +50,8 @@ struct LaunchMemory {
 // The hosts of a run's launches.
 struct LaunchedHosts {
   bool across = false;  // ranks may be on other hosts than this program's
-  // By host, in the launcher's order, as DescribeNode (harness/systems/detected_node.hpp) has them;
-  // empty: not known.
+  // By host, in the launcher's order, in the form of DescribeNode
+  // (harness/systems/detected_node.hpp); empty: not known.
   std::vector<Node> nodes = {};
 };
 

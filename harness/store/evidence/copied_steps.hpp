@@ -11,7 +11,7 @@
 
 namespace sparfuse::harness {
 
-// Of a steps.npy: [rows].
+// The content of a steps.npy: [rows].
 struct TrialSteps {
   std::string sha256;
   std::vector<double> seconds, losses;

@@ -23,8 +23,8 @@ struct Recomputed {
   std::optional<StepRange> steps;  // none without steps.npy, or if the trial has no numbers of ours
   std::string differs;             // "" or the first number that the series do not give; a sentence
   bool evaluated = false;          // whether its evaluations were held to its steps and metrics
-  // What the trial states and nothing else tells, with the reason, by name: metrics that no series
-  // gives, "draws", "layout", "config.batch_per_worker".
+  // Statements of the trial that nothing else confirms, with the reason, by name: metrics that no
+  // series gives, "draws", "layout", "config.batch_per_worker".
   std::map<std::string, std::string> unchecked;
   // Columns of series with rows that no metric of the trial is made of: "steps.npy: summed".
   std::vector<std::string> columns_of_nothing;

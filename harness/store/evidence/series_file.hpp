@@ -19,7 +19,7 @@ struct SeriesColumn {
   std::uint64_t offset = 0;  // within a row, in bytes
 };
 
-// What a file says of itself.
+// The header of a file.
 struct SeriesHeader {
   std::vector<SeriesColumn> columns;
   std::uint64_t rows = 0, row_bytes = 0;

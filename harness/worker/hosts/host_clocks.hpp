@@ -39,9 +39,9 @@ class HostClocks {
   // Compares once more. Collective.
   void Read(const Rank& rank);
 
-  // By rank; after Read.
+  // The clocks by rank, after Read.
   std::vector<ClockLine> by_rank() const;
-  // In the order of hosts; nothing where all have rank 0's clock. On rank 0.
+  // In the order of hosts; nothing if all have rank 0's clock. On rank 0.
   std::optional<LaunchClocks> Describe(const RankHosts& hosts) const;
 
  private:

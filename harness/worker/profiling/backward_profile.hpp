@@ -19,7 +19,7 @@ namespace sparfuse::harness {
 struct BackwardEffort {
   int warmup_steps = 0;
   int steps = 0;       // timed, at least
-  double seconds = 0;  // more steps are timed where they fit into this
+  double seconds = 0;  // more steps are timed if they fit into this
 };
 
 // An engine's configuration for measurements: everything in one unit, nothing is sent.

@@ -36,8 +36,8 @@ class PairLinks {
   const std::vector<std::vector<RankPair>>& phases() const noexcept { return phases_; }
   // The pair of a phase that this rank is in, if any.
   std::optional<RankPair> Own(std::size_t phase) const;
-  // Once more, while the other pairs of the phase do the same; nothing where this rank is in none
-  // or the clock saw no difference between the sizes. Collective.
+  // Measures once more, while the other pairs of the phase do the same. Nothing if this rank is in
+  // no pair, or if the clock saw no difference between the sizes. Collective.
   std::optional<PairSample> Measure(std::size_t phase);
 
  private:

@@ -38,8 +38,8 @@ class TimedKernels {
   virtual double product_operations() const = 0;
   // A sum of squares (core/feedback/norm).
   virtual Body Read() = 0;
-  // Of square matrices in single precision: on the host ours, of 384 x 384 (host_product.hpp); on a
-  // card cuBLAS's, of 4096 x 4096, without tensor cores.
+  // Multiplies square matrices in single precision: on the host with our own loop, 384 x 384
+  // (host_product.hpp); on a card with cuBLAS, 4096 x 4096, without tensor cores.
   virtual Body Multiply() = 0;
 
   // The first n elements of the gradient into a flat one, checked; times a scale.
@@ -54,7 +54,7 @@ class TimedKernels {
   virtual Estimate Seconds(const Body& body, int repeats) const = 0;
 };
 
-// Made up, normal.
+// Normal random numbers.
 std::vector<float> Gaussian(std::size_t n, std::uint64_t seed);
 
 // `gradient` and `pool` outlive the result.

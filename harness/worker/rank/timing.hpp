@@ -17,14 +17,15 @@ Estimate TimeOf(const std::function<void()>& body, int repeats);
 Estimate TimeOnDevice(const Stream& stream, const std::function<void()>& body, int repeats);
 
 // Collective; the same on all ranks, bit for bit. The ranks of a machine disturb one another at the
-// same time: errors of estimates are taken to be common to all, and the mean's is their mean.
+// same time, so errors of estimates are assumed to be common to all: the mean's error is their
+// mean.
 double MeanOverRanks(const Rank& rank, double own);
 Estimate MeanOverRanks(const Rank& rank, const Estimate& own);
 
 // a - b, at least 0; errors taken to be independent.
 Estimate Excess(const Estimate& a, const Estimate& b);
 
-// Of an exchange between all ranks.
+// The time of an exchange between all ranks.
 struct ExchangeTime {
   Estimate wall;           // seconds
   double cpu_seconds = 0;  // of this process: of its rank, but where ranks are threads

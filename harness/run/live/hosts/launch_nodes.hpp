@@ -22,7 +22,7 @@ struct AskedNodes {
 AskedNodes AskNodes(const RunOptions& options, const std::filesystem::path& results,
                     const std::atomic<bool>& interrupted);
 
-// Those of the newest of the trials that tells its nodes, each kind once; empty where none does.
+// The nodes of the newest trial that names its nodes, each kind once; empty if no trial does.
 std::vector<Node> StoredNodes(const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

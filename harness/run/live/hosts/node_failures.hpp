@@ -26,7 +26,7 @@ struct Blame {
 Blame NodeToBlame(const std::vector<std::string>& nodes, const TrialLaunch& launch,
                   const Failure& failure, const std::string& log);
 
-// What failed of a launch, and how.
+// The failure of a launch.
 struct LaunchFailure {
   std::string log;                   // its end
   Failure failure;                   // of the first trial
@@ -37,7 +37,7 @@ struct LaunchFailure {
 
 class NodeFailures {
  public:
-  // nodes: all that the method may use; none where it cannot choose among them.
+  // nodes: all that the method may use; none if it cannot choose among them.
   NodeFailures(const LaunchMethod& method, std::vector<std::string> nodes);
 
   const std::vector<std::string>& nodes() const noexcept { return nodes_; }
@@ -46,7 +46,7 @@ class NodeFailures {
   // The message for the user about a launch, or "". Writes the failed and the left-out nodes into
   // its record.
   std::string Judge(const LaunchFailure& failed, TrialLaunch& launch);
-  // What failed on nodes that were left out since the last call: to be run again.
+  // The trials that failed on nodes that were left out since the last call. They run again.
   std::vector<PlannedTrial> TakeFailed() { return std::exchange(elsewhere_, {}); }
 
   // Counts a failed launch of ranks on `needed` nodes. Returns the message for the user, or "". The
@@ -56,7 +56,7 @@ class NodeFailures {
   // The method for ranks on `needed` nodes, without the nodes that are left out if enough others
   // are there. file: the path for a hostfile without them.
   LaunchMethod Method(const std::filesystem::path& file, int needed) const;
-  // What it may then use.
+  // The nodes that the method may then use.
   std::vector<std::string> NodesFor(int needed) const;
 
  private:

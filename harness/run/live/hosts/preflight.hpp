@@ -35,7 +35,7 @@ struct PreflightRequest {
   bool shared = true;             // trials need the results folder on every host
 };
 
-// What a rank found.
+// The facts that a rank found.
 struct HostFacts : RankBinding {
   int rank = 0;
   std::string worker;             // the hash of its executable
@@ -48,7 +48,7 @@ struct HostFacts : RankBinding {
   double shm_free_bytes = 0;
   std::vector<std::string> interfaces;  // that are up
   bool rdma = false, sees_results = false;
-  // Of its wall clock, against rank 0's; nothing before the ranks met.
+  // Of its wall clock, relative to rank 0's; nothing before the ranks met.
   std::optional<double> clock_ahead_seconds, clock_uncertainty_seconds;
   std::string error;
 };

@@ -28,7 +28,7 @@ struct LaunchedWork {
 // on other hosts, or a hostfile without room for the ranks.
 void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method);
 
-// That its ranks are on where nodes are several.
+// The number of nodes with its ranks.
 int NodesOf(const CellConfig& config);
 
 // The worker itself starts the ranks on this host, without mpirun: threads, or processes over TCP.
@@ -59,7 +59,7 @@ std::vector<std::string> LaunchEnder(const LaunchMethod& method, const std::stri
 // As a shell takes it: "NAME=VALUE program 'an argument'".
 std::string ShellLine(const Environment& environment, std::span<const std::string> command);
 
-// What the end of a running launch's log says it does, or "".
+// The action that the end of a running launch's log names, or "".
 std::string WhatItDoes(const std::filesystem::path& log);
 
 }  // namespace sparfuse::harness

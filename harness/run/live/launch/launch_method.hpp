@@ -34,7 +34,7 @@ class LaunchTemplate {
 
   bool Uses(const std::string& placeholder) const;  // "hostfile"
   std::vector<std::string> Fill(const TemplateValues& values) const;
-  // Nothing where there is no `end`.
+  // Empty if there is no `end`.
   std::vector<std::string> FillEnd(const std::string& nonce) const;
 
  private:
@@ -44,7 +44,7 @@ class LaunchTemplate {
 // As typed.
 struct LaunchOptions {
   std::string launch;              // "local", "mpirun", "srun", a template's file; "": local, or
-                                   // mpirun where there is a hostfile
+                                   // mpirun if there is a hostfile
   std::filesystem::path hostfile;  // or ""
   std::string interface;           // or ""
   bool ship = false;               // hosts share no folder with this one

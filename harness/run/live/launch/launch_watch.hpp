@@ -20,7 +20,7 @@ inline constexpr const char* kMeasuringLine = "measuring ";
 // How the line begins that rank 0 prints when a trial's outcome is written.
 inline constexpr const char* kResultLine = "result written: ";
 
-// What a rank that fails prints, without an end of line.
+// The line that a failing rank prints, without an end of line.
 std::string FailureLine(int rank, std::string_view kind, std::string_view message);
 bool IsFailureLine(std::string_view line);
 
@@ -28,7 +28,8 @@ bool IsFailureLine(std::string_view line);
 // lines ("[1,0]<stdout>:", "3: ").
 std::optional<std::string_view> After(std::string_view head, std::string_view line);
 
-// What was said so far. Two processes share it: who reads the output and who watches the launch.
+// The counts of messages so far. Two processes share it: the reader of the output and the watcher
+// of the launch.
 struct LaunchSaid {
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<bool> met{false}, measures{false};
@@ -59,7 +60,7 @@ struct PhaseLimits {
   // that one of the launch's trials may take. Trials that take turns say so every round.
   std::optional<double> setup = {}, silence = {};
 
-  // start: SPARFUSE_START_SECONDS where that is set, a number above 0; else Error{kConfig}.
+  // start: SPARFUSE_START_SECONDS if that is set, a number above 0; else Error{kConfig}.
   static PhaseLimits OfEnvironment();
 };
 

@@ -1,4 +1,4 @@
-// Spreads ranks over hosts, and checks afterwards where they were.
+// Spreads ranks over hosts, and checks their placement afterwards.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ std::vector<Host> HostsOf(const LaunchMethod& launch);
 // naming the option that gives one.
 int HostCount(const LaunchMethod& launch);
 
-// How many of `ranks` a host gets where they are spread over all hosts there are. Throws
-// Error{kConfig}, also where a host has too few slots.
+// The number of `ranks` on each host if they are spread over all hosts. Throws Error{kConfig}, also
+// if a host has too few slots.
 int RanksPerNode(const LaunchMethod& launch, int ranks);
 
 // Checks that the ranks of a node are on one host, and the ranks of different nodes on different

@@ -22,7 +22,7 @@ class SessionFolder {
   // Throws Error{kData} if it or `record` cannot be written.
   explicit SessionFolder(const std::filesystem::path& record);
 
-  // What the launcher must be started with to use it.
+  // The variables that the launcher needs to use it.
   std::vector<std::pair<std::string, std::string>> Environment() const;
   void Remove() const;
 

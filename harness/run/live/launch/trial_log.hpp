@@ -27,7 +27,7 @@ class LogCopy {
   enum class Pipe { kMore, kEmpty, kClosed };  // closed: nobody has the other end any more
   // Copies the available output, at most 1 MiB.
   Pipe Drain();
-  // To be called last: writes the end.
+  // Writes the end. Must be called last.
   void Finish();
 
  private:
@@ -42,7 +42,7 @@ class LogCopy {
   std::string end_;  // of the output after the limit
 };
 
-// What the launcher's report in a log says about the rank that ended the trial.
+// The launcher's report, in a log, on the rank that ended the trial.
 struct LauncherReport {
   std::optional<int> rank;
   std::optional<int> signal;

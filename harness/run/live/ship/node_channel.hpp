@@ -26,18 +26,18 @@ ShellResult RunShell(const std::string& command, double most_seconds,
                      const std::atomic<bool>& interrupted);
 
 // The nodes that the method's launches may use: of the hostfile, or of the Slurm allocation. Throws
-// Error{kConfig} where nobody tells.
+// Error{kConfig} if nobody tells.
 std::vector<std::string> NodesOf(const LaunchMethod& method);
 
 // Starts one process on a node, its input and output this one's.
 std::vector<std::string> OnNode(const LaunchMethod& method, const std::string& node,
                                 std::vector<std::string> command);
 
-// Of a transfer: libraries of gigabytes over a slow network, and everything else. A launcher may
-// wait for a node that is gone.
+// The limits of a transfer: libraries of gigabytes over a slow network, and all other files. A
+// launcher may wait for a node that is gone.
 inline constexpr double kMostSecondsOfFiles = 1800, kMostSecondsOfTrials = 60;
 
-// What a script prints as its last line where it came to its end.
+// The last line of a script that reached its end.
 inline constexpr const char* kScriptDone = "sparfuse: done";
 
 // A folder of this process in the folder for temporary files, removed with its content.

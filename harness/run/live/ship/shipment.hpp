@@ -38,7 +38,7 @@ struct Shipment {
 Shipment Collect(const std::filesystem::path& worker, const std::filesystem::path& data,
                  const std::vector<std::string>& names);
 
-// Of all workloads, as Collect takes them.
+// The data files of all workloads, as Collect takes them.
 std::vector<std::string> DataFilesOf(const Catalog& catalog);
 
 // The libraries in the output of ldd that are shipped, sorted. Throws as Collect.
