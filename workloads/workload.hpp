@@ -148,7 +148,7 @@ class TrainingWorkload {
   // optimizer's state, which exists from the start. To be broadcast into before the first step, and
   // compared bit for bit at the end. Valid for the life of the workload.
   virtual std::vector<DeviceSpan<float>> DeviceState() = 0;
-  // The same where it is on the host.
+  // The same, if it is on the host.
   std::vector<std::span<float>> State();
   // Copies DeviceState()[part] to the host and back; `host` has its size. Both wait for the device.
   virtual void CopyState(std::size_t part, std::span<float> host) = 0;

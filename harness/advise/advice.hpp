@@ -121,7 +121,7 @@ struct NeededRates {
   std::string method;
   int window_steps = 1;
   std::vector<std::optional<double>> gbps;  // [kUtilisations]; none if no rate suffices
-  // The same where bytes alone took time, and all of it were waited for.
+  // The same if bytes alone took time, and all of it were waited for.
   std::vector<double> naive_gbps;
 };
 

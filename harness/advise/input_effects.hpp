@@ -18,7 +18,7 @@ struct InputEffect {
   std::string input;  // "inter_node_us", "compute/WORKLOAD", "coder/NAME"
   double value = 0, low = 0, high = 0;
   double ratio_low = 1, ratio_high = 1;  // with the input at its ends, the others as declared
-  double variance = 0;                   // of the ratio's logarithm where the input alone is drawn
+  double variance = 0;                   // of the ratio's logarithm if the input alone is drawn
   double share = 0;                      // of the sum of these
   bool turns = false;                    // the order is another one at an end
   std::string kind, source;

@@ -26,7 +26,7 @@ class Export {
 
   const ExportSummary& summary() const noexcept { return summary_; }
   // Writes the bundle; equal trials, annotations and `written_by` give equal bytes. Nothing is at
-  // `out` before it is complete. Throws Error{kData} if a trial changes meanwhile, and where the
+  // `out` before it is complete. Throws Error{kData} if a trial changes meanwhile, or if the
   // file cannot be written.
   void Write(const SourceState& written_by, const std::filesystem::path& out) const;
 

@@ -55,7 +55,7 @@ class Program {
   const Catalog& catalog();  // joined by the first call
   // The folders that are searched for experiments, in this order.
   std::vector<std::filesystem::path> experiments() const;
-  std::filesystem::path systems() const;  // where systems are described
+  std::filesystem::path systems() const;  // with descriptions of systems
   std::filesystem::path Python() const;   // of the project's environment, or the system's
 
   // Whether `name` is a folder beneath experiments/: all of its experiments are meant.
@@ -112,7 +112,7 @@ class Program {
 };
 
 // Runs a command on this program's terminal and returns its exit status; 127 if there is none of
-// that name, 128 + N where signal N ended it.
+// that name, 128 + N if signal N ended it.
 int RunCommand(const std::vector<std::string>& command);
 
 // Prints the output of --json. Bytes that are not UTF-8 are replaced.

@@ -41,7 +41,7 @@ void RecalibrateOnSteps(DeclaredCluster& cluster, const CalibrationSlopes& near)
 // over the shortest time, which is the exposed time alone.
 struct RateBounds {
   double least_bytes = 0, most_bytes = 0;  // 2 (N - 1) / N of the gradients, and 2 (P - 1) / P
-  double least = 0, most = 0;              // most is infinite where nothing is exposed
+  double least = 0, most = 0;              // most is infinite if nothing is exposed
 };
 
 // The bounds of an all-reduce of the workload's gradients in float32. Preconditions: ranks >= nodes

@@ -209,7 +209,7 @@ struct InputSpec {
   const char* name;
   const char* group;
   Range values;
-  std::optional<double> otherwise;  // where the file has none; nothing: it must have it
+  std::optional<double> otherwise;  // if the file has none; nothing: the file must have it
   const char* meaning;
   bool of_stack = false;  // a stack's file may state it
 };

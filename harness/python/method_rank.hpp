@@ -130,7 +130,7 @@ class MethodRank {
   float scale_ = 1;
   std::size_t next_ = 0;                   // tensor that the engine hears of
   std::vector<std::span<float>> pending_;  // [tensors]
-  std::optional<MassCheck> mass_;          // where it is verified
+  std::optional<MassCheck> mass_;          // if it is verified
   std::vector<float> unscaled_;
   std::vector<float> zeros_;
   std::mutex noting_;  // guards own_ until the notes are gathered

@@ -21,7 +21,7 @@ struct RankBinding {
   std::string cores;                 // "0-3"
   std::string numa;                  // of these cores; "" if the kernel does not tell
   std::optional<int> visible_cards;  // that CUDA_VISIBLE_DEVICES names; nothing: all
-  std::string card;                  // where it is on the bus; "" without one
+  std::string card;                  // its place on the bus; "" without one
   std::string interface;             // that ranks are told to use; "": libraries choose
   std::optional<Node> node;          // of the rank that speaks for its host
   bool operator==(const RankBinding&) const = default;

@@ -13,7 +13,7 @@ namespace sparfuse::harness {
 
 struct CardClock {
   std::optional<unsigned> now_mhz, max_mhz;
-  std::optional<unsigned> application_mhz;  // where somebody set another than the default
+  std::optional<unsigned> application_mhz;  // if somebody set another than the default
   bool operator==(const CardClock&) const = default;
 };
 

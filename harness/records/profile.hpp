@@ -155,7 +155,7 @@ struct FingerprintValue {
   double low = 0, high = 0;  // 95 % of it
   int n = 0;                 // repetitions
   std::string unit;
-  std::optional<Slowest> worst = {};  // where there are several
+  std::optional<Slowest> worst = {};  // if there are several
   double slowest() const { return worst ? worst->value : value; }
   bool operator==(const FingerprintValue&) const = default;
 };

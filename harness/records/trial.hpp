@@ -129,7 +129,8 @@ struct ImportedFrom {
 struct Trial : TrialResult {
   int schema = kTrialSchema;
   std::string trial_id, origin;
-  std::string original_id;  // of an early trial that came in a bundle: its id where it ran
+  std::string original_id;  // of an early trial that came in a bundle: its id on the machine that
+                            // ran it
   int redaction = 0;        // of a trial that left this or another machine: the version of the
                             // scrubbing
   std::string experiment, part;

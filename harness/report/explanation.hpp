@@ -83,7 +83,7 @@ struct PartOfStep {
   bool operator==(const PartOfStep&) const = default;
 };
 
-// Over the blocks of both sides where these are in one mode and share some; else of all, unpaired.
+// Over the blocks of both sides if these have one mode and share some; else of all, unpaired.
 struct ComparedSteps {
   bool paired = false;
   std::vector<int> of_blocks = {}, over_blocks = {};

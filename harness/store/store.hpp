@@ -19,7 +19,7 @@ namespace sparfuse::harness {
 struct SweptTrials {
   std::vector<std::string> unfinished;          // their ids: no longer among the trials
   std::vector<std::filesystem::path> in_trash;  // the places of those with any content
-  std::vector<std::filesystem::path> unknown;   // not the harness's: left where they are
+  std::vector<std::filesystem::path> unknown;   // not the harness's: left in place
 };
 
 // The folder of trials and annotations. Reads need no lock; writes take one as a proof. Links to

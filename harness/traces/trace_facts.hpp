@@ -123,7 +123,7 @@ struct TraceFacts {
 nlohmann::json ToJson(const TraceFacts& facts);
 
 struct TraceOptions {
-  bool optimizer_steps = false;      // steps end where the optimizer's do
+  bool optimizer_steps = false;      // steps end with the optimizer's
   std::optional<std::string> group;  // of exchanges that count, by its name in the file
   bool keep_kernels = false;         // TraceFacts::kernels
 };

@@ -24,7 +24,7 @@ class Planning {
   Planning(const Rank& rank, const Composition& composition, const Topology& topology,
            const GradientLayout& layout, std::span<const std::size_t> ready_order);
 
-  // The plan to begin with: a dense one where dense steps come first. Collective.
+  // The plan to begin with: a dense one if dense steps come first. Collective.
   Plan First();
 
   // A new plan for the steps from `step` on, if there is one. It comes when the dense steps have

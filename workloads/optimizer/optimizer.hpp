@@ -122,7 +122,7 @@ class Optimizer {
 
   // Each [numel]: the momentum; for adam the first and the second moment; for sign nothing.
   std::vector<DeviceSpan<float>> DeviceState();
-  std::vector<std::span<float>> State();  // where it is on the host
+  std::vector<std::span<float>> State();  // if it is on the host
 
  private:
   template <class Rule>

@@ -42,7 +42,7 @@ struct RunPlace {
   PayloadKind payload;
   bool sums;
   std::size_t most_bytes;     // of a message
-  std::size_t element_bytes;  // of a payload; 1 where it is coded
+  std::size_t element_bytes;  // of a payload; 1 if it is coded
 };
 
 // One exchange of one rank. Takes the GIL for its calls. Throws Error{kConfig} naming the class if

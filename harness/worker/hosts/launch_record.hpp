@@ -34,7 +34,7 @@ class LaunchRecord {
   const Rank& rank_;
   RankHosts hosts_;
   HostClocks clocks_;
-  std::map<std::string, InterfaceBytes> interfaces_;  // where this rank speaks for its host
+  std::map<std::string, InterfaceBytes> interfaces_;  // if this rank speaks for its host
   LaunchHosts record_;                                // rank 0
 };
 

@@ -19,7 +19,7 @@ class LinkMeter {
   double LabelGbps() const;  // 10^9 bit/s
 
   // Gbit/s of the slowest link, in its best of up to three rounds, equal on all ranks. Collective,
-  // at most about 0.14 s. Nothing if start-ups are too long for that time, or where so fast a
+  // at most about 0.14 s. Nothing if start-ups are too long for that time, or if so fast a
   // link would pass on all that memory is used for before a clock tells.
   std::optional<double> Gbps() const;
 

@@ -40,7 +40,7 @@ struct Rank {
   const std::filesystem::path& directory;
   ProgressLoop& loop;
   ThreadPool& pool;
-  Device device = {};              // where gradients, parameters and kernels are
+  Device device = {};              // has gradients, parameters and kernels
   Stream compute = {};             // of it: the stream of forward, backward and update
   LaunchRecord* record = nullptr;  // of the launch
 

@@ -28,7 +28,7 @@ Estimate Excess(const Estimate& a, const Estimate& b);
 // The time of an exchange between all ranks.
 struct ExchangeTime {
   Estimate wall;           // seconds
-  double cpu_seconds = 0;  // of this process: of its rank, but where ranks are threads
+  double cpu_seconds = 0;  // of this process; of its rank if ranks are threads
 };
 
 // Medians of `repeats` runs of `task`, which every rank begins at once; mean over ranks.
