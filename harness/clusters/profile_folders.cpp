@@ -75,9 +75,11 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   }
   for (std::string& each : FingerprintNames(profiles)) known.push_back(std::move(each));
   if (std::ranges::find(known, cluster) != known.end()) return;
-  SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
-                              "; sparfuse looks for its file in " + profiles.Text() +
-                              ", and for a fingerprint in the folder systems beside it");
+  const std::string suggestion = Suggestion(cluster, known);
+  SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + suggestion +
+                              (suggestion.ends_with('?') ? "" : ".") + " Its file may be in " +
+                              profiles.Text() +
+                              ", or, for a fingerprint, in the folder systems next to these");
 }
 
 fs::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster) {

@@ -87,9 +87,10 @@ struct Form<std::optional<LinkShape>> : OptionalForm<LinkShape> {
   }
   static std::string WhatIsWrong(const KeyInfo&, const json& given) {
     static const std::string kExpected = fmt::format(
-        "\"none\" or {{ gbps = a number from {0}, alpha_us = a number from {1} }}, with "
+        "\"none\" or {{ gbps = NUMBER, alpha_us = NUMBER }}, gbps from {0}, alpha_us from {1}; "
+        "with "
         "intra_node_gbps and intra_node_us, of the same ranges, if nodes have several ranks, and "
-        "host_us = a number from {2} if the host takes long for an exchange",
+        "host_us, from {2}, if the host takes long for an exchange",
         Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
     if (given.is_string()) return given == "none" ? "" : kExpected;
     if (!given.is_object() || given.contains("intra_node_gbps") != given.contains("intra_node_us"))

@@ -39,7 +39,7 @@ std::vector<TrialRow> TrialsOf(Program& program, std::vector<TrialRow> rows,
       const std::vector<std::string> list(known.begin(), known.end());
       SPARFUSE_THROW(
           kConfig, fmt::format("no trial of \"{}\" in {}{}", id, program.store().results().string(),
-                               list.empty() ? ", which has none" : Suggestion(id, list)));
+                               list.empty() ? ", which has no trials" : Suggestion(id, list)));
     }
     ids.insert(id);
   }

@@ -204,7 +204,7 @@ std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
                                before.name));
       // Open MPI counts a host's lines, unless one of them states its slots.
       if (form == HostfileForm::kOpenMpi && line.slots + found->second.line->slots > 0)
-        fail(line, fmt::format("{} is there twice: expected a line a host", name));
+        fail(line, fmt::format("{} is there twice: expected one line for each host", name));
       before.slots += std::max(line.slots, 1);
     }
   }

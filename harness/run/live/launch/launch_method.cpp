@@ -228,7 +228,9 @@ LaunchMethod ReadLaunchMethod(const LaunchOptions& options) {
                       options.hostfile.string(), options.launch));
     }
     if (!SomethingIsAt(options.hostfile))
-      Fail(fmt::format("--hostfile {}: there is no such file", options.hostfile.string()));
+      Fail(fmt::format(
+          "--hostfile {}: no such file; expected a file with a line \"NAME slots=N\" for each host",
+          options.hostfile.string()));
     method.hostfile = fs::absolute(options.hostfile);
   }
   if (options.ship && method.kind != Kind::kSrun && method.kind != Kind::kMpirun) {
