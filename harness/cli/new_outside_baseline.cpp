@@ -155,9 +155,9 @@ int NewOutsideBaselineVerb(Program& program, const std::string& name, const fs::
   }
   for (const SourceFile& file : files) {
     if (!fs::exists(folder / file.path)) continue;
-    SPARFUSE_THROW(kConfig, fmt::format("new baseline {}: {} is there already: expected a folder "
-                                        "without it",
-                                        name, (folder / file.path).string()));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("new baseline {}: {} exists already: expected a folder without it",
+                               name, (folder / file.path).string()));
   }
   MakeDirectories(folder);
   for (const SourceFile& file : files) {

@@ -188,8 +188,8 @@ void DeclaredCluster::CheckWorkload(const std::string& workload) const {
     known.insert(known.end(), time.families.begin(), time.families.end());
   SPARFUSE_THROW(
       kConfig,
-      fmt::format("cluster \"{}\": no input states the computing time of workload {} of family {}; "
-                  "the times in its file stand for {}: expected a [[compute]] of it, or an input "
+      fmt::format("cluster \"{}\": no input gives the computing time of workload {} of family {}; "
+                  "the times in its file are for {}: expected a [[compute]] for it, or an input "
                   "compute_tflops{}",
                   name, workload, workloads::FindWorkload(workload).family(),
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
@@ -259,7 +259,7 @@ std::span<const InputSpec> InputSpecs() {
       {"inter_node_efficiency", "bandwidth", kShares, 1,
        "share of inter_node_gbps that protocol and staging leave", true},
       {"host_path_gbps", "bandwidth", kPositive, 1e9,
-       "rate of a node's path to its network cards, a bound beside their own rate"},
+       "rate of a node's path to its network cards, a bound in addition to their own rate"},
       {"inter_node_us", "latency", kTimes, {}, "start-up of a hop between nodes"},
       {"intra_node_gbps",
        "bandwidth",
@@ -287,8 +287,8 @@ std::span<const InputSpec> InputSpecs() {
        "host_overhead",
        kTimes,
        {},
-       "preparation of an exchange by the host, one after another, beside the network or in line "
-       "(`host`)",
+       "preparation of an exchange by the host, one after another, in parallel with the network or "
+       "in line (`host`)",
        true},
       {"exchange_host_us_a_rank", "host_overhead", kTimes, 0, "the same for each rank", true},
       {"exchange_host_ns_an_element", "host_staging", kTimes, 0,
@@ -315,8 +315,7 @@ std::span<const InputSpec> InputSpecs() {
        "overlap",
        {0, 1},
        1,
-       "share of an exchange that goes on while its ranks compute; 0: none of it before backward "
-       "ends",
+       "share of an exchange that runs while its ranks compute; 0: none of it before backward ends",
        true},
       {"payload_overlap",
        "overlap",
