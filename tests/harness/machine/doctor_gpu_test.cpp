@@ -158,7 +158,7 @@ TEST_F(GpuDoctor, WarnsOfModesErrorsAndPower) {
 TEST_F(GpuDoctor, WarnsOfVersionsThatDoNotFit) {
   fake.cuda_version = 12080;
   ExpectWarning("driver",
-                "for CUDA up to 12.8: older than the toolkit of this build (13.0), so that "
+                "for CUDA up to 12.8: older than the toolkit of this build (13.0), so "
                 "it cannot run this build's programs");
   CudaBuild newer = kBuild;
   newer.runtime = 12090;
