@@ -47,8 +47,7 @@ class Quantizer {
   //   out   EncodedBytes(n), 4-byte aligned, overwritten whole.
   //
   // Determinism: equal inputs, seed, tensor, step and rank give equal bytes and residuals, for
-  // every
-  //              size of the pool and every instruction set.
+  //              every size of the pool and every instruction set.
   // Errors:      Error{kNumeric} naming the tensor if x has a NaN or an infinity (out and the
   //              residual are then unspecified); Error{kConfig} if n == 0 or the sizes do not
   //              match.
