@@ -205,9 +205,11 @@ void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
           coders, [&](const Coder& each) { return each.encodes && each.name == sparsifier; })) {
     return;
   }
-  SPARFUSE_THROW(kConfig, fmt::format("sparsifier = \"{}\" on cluster {}: neither its "
-                                      "[selection_costs] nor the encode_* of a [[coder]] has it",
-                                      sparsifier, name));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("sparsifier = \"{}\" on cluster {}: the time of its selection "
+                             "is unknown; expected it in [selection_costs], or as encode_* "
+                             "of a [[coder]]",
+                             sparsifier, name));
 }
 
 const ProfileOutcome* DeclaredCluster::MeasuredOf(const CellConfig& config) const {
