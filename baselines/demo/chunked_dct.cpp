@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <mutex>
 #include <numbers>
 
 #include "core/base/cpu.hpp"
@@ -80,10 +81,6 @@ ChunkedDct::ChunkedDct(std::span<const std::int64_t> shape, std::size_t elements
       down_(rows_, target, rule),
       across_(cols_, target, rule) {
   assert(target >= 1 && target <= kMostOfTileSide);
-  for (const TileCut* cut : {&down_, &across_}) {
-    bases_.emplace_back(cut->size);
-    bases_.emplace_back(cut->rest);
-  }
 }
 
 std::size_t ChunkedDct::largest_tile() const { return down_.size * across_.size; }
@@ -104,8 +101,12 @@ std::size_t ChunkedDct::Products() const {
   return rows_ * of(across_) + (rows_ > 1 ? cols_ * of(down_) : 0);
 }
 
-const ChunkedDct::Basis& ChunkedDct::BasisOf(std::size_t size, const TileCut& cut) const {
-  return bases_[(&cut == &down_ ? 0 : 2) + (size == cut.size ? 0 : 1)];
+const ChunkedDct::Basis& ChunkedDct::BasisOf(std::size_t size) {
+  static std::array<std::once_flag, kMostOfTileSide + 1> made;
+  // Never destroyed, because threads may be at work when the process ends.
+  static std::array<const Basis*, kMostOfTileSide + 1> bases;
+  std::call_once(made[size], [size] { bases[size] = new Basis(size); });
+  return *bases[size];
 }
 
 template <class Work>
@@ -127,12 +128,12 @@ void ChunkedDct::Forward(std::span<const float> x, std::span<float> coefficients
   ForPlaces([&](const Place& at) {
     const From tile{x.data() + at.row * cols_ + at.col, cols_};
     float* const out = coefficients.data() + at.begin;
-    const Basis& across = BasisOf(at.width, across_);
+    const Basis& across = BasisOf(at.width);
     float* const rows = rows_ == 1 ? out : half.data();
     Multiply(tile, {across.transposed.data(), at.width}, at.height, at.width, at.width,
              {rows, at.width});
     if (rows_ == 1) return;
-    const Basis& down = BasisOf(at.height, down_);
+    const Basis& down = BasisOf(at.height);
     Multiply({down.matrix.data(), at.height}, {rows, at.width}, at.height, at.height, at.width,
              {out, at.width});
   });
@@ -144,14 +145,14 @@ void ChunkedDct::Inverse(std::span<const float> coefficients, std::span<float> x
   ForPlaces([&](const Place& at) {
     const float* const tile = coefficients.data() + at.begin;
     const To out{x.data() + at.row * cols_ + at.col, cols_};
-    const Basis& across = BasisOf(at.width, across_);
+    const Basis& across = BasisOf(at.width);
     const From back{across.matrix.data(), at.width};
     if (rows_ == 1) return Multiply({tile, at.width}, back, 1, at.width, at.width, out);
     for (std::size_t k = 0; k < at.height; ++k) {
       Multiply({tile + k * at.width, at.width}, back, 1, at.width, at.width,
                {half.data() + k * at.width, at.width});
     }
-    const Basis& down = BasisOf(at.height, down_);
+    const Basis& down = BasisOf(at.height);
     Multiply({down.transposed.data(), at.height}, {half.data(), at.width}, at.height, at.height,
              at.width, out);
   });

@@ -79,17 +79,17 @@ class ChunkedDct {
     explicit Basis(std::size_t size);
     std::vector<float> matrix, transposed;
   };
+  // Made once for all tensors, since thousands of them have tiles of few sizes.
+  static const Basis& BasisOf(std::size_t size);
   struct Place {
     std::size_t row, col, height, width, begin;
   };
   template <class Work>
   void ForPlaces(const Work& work) const;
-  const Basis& BasisOf(std::size_t size, const TileCut& cut) const;
 
   std::size_t rows_ = 1;
   std::size_t cols_ = 0;
   TileCut down_, across_;
-  std::vector<Basis> bases_;  // of down_.size, down_.rest, across_.size and across_.rest
 };
 
 }  // namespace sparfuse

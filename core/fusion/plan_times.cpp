@@ -74,6 +74,8 @@ PlanTimes::PlanTimes(const PlanInput& input, std::string_view planner) : input_(
                    "planner \"" + std::string(planner) + "\": the profile has " +
                        std::to_string(input.backward->backward_seconds.size()) +
                        " tensors; expected " + std::to_string(input.layout.tensors()));
+  host_seconds_ = input.cost->ExchangeHostSeconds(input.topology.ranks);
+  host_seconds_per_element_ = input.cost->HostElementSeconds(1, input.topology.ranks);
 }
 
 double PlanTimes::Backward(std::size_t tensor) const {
@@ -114,13 +116,11 @@ double PlanTimes::Reduce(std::size_t elements) const {
 }
 
 double PlanTimes::HostSecondsPerExchange(std::size_t elements, std::uint64_t payload_bytes) const {
-  const CostModel& cost = *input_.cost;
-  const int ranks = input_.topology.ranks;
   const auto sent = static_cast<double>(payload_bytes);
-  const double moved = payload_bytes > 0 && cost.stages_payloads
-                           ? CostModel::StagedElements(sent, ranks * sent)
+  const double moved = payload_bytes > 0 && input_.cost->stages_payloads
+                           ? CostModel::StagedElements(sent, input_.topology.ranks * sent)
                            : static_cast<double>(elements);
-  return cost.ExchangeHostSeconds(ranks) + cost.HostElementSeconds(moved, ranks);
+  return host_seconds_ + host_seconds_per_element_ * moved;
 }
 
 CostModel::Growth PlanTimes::GatherGrowth() const {

@@ -51,7 +51,8 @@ class PlanTimes {
   // All-reduce of this many elements.
   double Reduce(std::size_t elements) const;
   // Host time of an exchange of this many elements, however they are sent: add it to Gather or
-  // Reduce when absolute times matter. payload_bytes: of each rank, if the exchange gathers.
+  // Reduce when absolute times matter. payload_bytes: of each rank, if the exchange gathers. Linear
+  // in the elements, or in the bytes if the host moves payloads.
   double HostSecondsPerExchange(std::size_t elements, std::uint64_t payload_bytes = 0) const;
   // An exchange of b bytes more takes at least seconds_per_byte * b - fall longer. b counts the
   // bytes of a payload for Gather, and of the elements for Reduce. fall: infinity if not known.
@@ -62,6 +63,8 @@ class PlanTimes {
 
  private:
   const PlanInput& input_;
+  double host_seconds_ = 0;              // of each exchange
+  double host_seconds_per_element_ = 0;  // planners ask for millions of exchanges
 };
 
 // Bytes of a tensor in a payload: kSparseElementBytes for each element to be kept.

@@ -165,10 +165,13 @@ class BufferTimes {
   // Exchange(first, last) is at least GrowsTo(j) - GrowsTo(last) - fall() shorter than
   // Exchange(first, j), and GrowsTo(first) - GrowsTo(i) - fall() shorter than Exchange(i, last).
   double GrowsTo(std::size_t tensors) const {
-    const double bytes = input_.sparsified == Sparsified::kNever
-                             ? sizeof(float) * static_cast<double>(elements_[tensors])
-                             : static_cast<double>(bytes_[tensors]);
-    return growth_.seconds_per_byte * bytes;
+    const std::size_t elements = elements_[tensors];
+    if (input_.sparsified == Sparsified::kNever)
+      return times_.HostSecondsPerExchange(elements) +
+             growth_.seconds_per_byte * sizeof(float) * static_cast<double>(elements);
+    const std::uint64_t bytes = bytes_[tensors];
+    return times_.HostSecondsPerExchange(elements, bytes) +
+           growth_.seconds_per_byte * static_cast<double>(bytes);
   }
   double fall() const { return growth_.fall; }
 

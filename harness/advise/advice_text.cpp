@@ -8,6 +8,7 @@
 
 #include "harness/records/record.hpp"
 #include "harness/run/model/modelled_cell.hpp"
+#include "harness/wording/numbers.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
@@ -32,21 +33,17 @@ std::string SettingOf(int workers, double density) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-std::string Rates(const Interval& throughput) {
-  if (!throughput.has_bounds()) return fmt::format("{:.4g}", throughput.value);
-  return fmt::format("{:.4g} [{:.4g}, {:.4g}]", throughput.value, throughput.low, throughput.high);
-}
-
 Table RankingTable(const Ranking& ranking, const std::string& unit) {
   Table table;
   table.title = SettingOf(ranking.workers, ranking.density);
-  table.columns = {"", "method", "sparsifier", unit + " a second", "of the best", "over dense"};
+  table.columns = {"", "method", "sparsifier", "throughput", "of the best", "over dense"};
   std::size_t place = 0;
   for (const RankedMethod& each : ranking.methods) {
     ++place;
     table.rows.push_back(
         {std::to_string(place), each.cell.method,
-         each.cell.sparsifier == "none" ? "–" : each.cell.sparsifier, Rates(each.throughput),
+         each.cell.sparsifier == "none" ? "–" : each.cell.sparsifier,
+         IntervalText(each.throughput, unit + "/s"),
          place == 1   ? "best"
          : each.equal ? "equal"
                       : TimesText(each.over_best) + (each.undecided ? ", undecided" : ""),

@@ -154,7 +154,7 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
     SPARFUSE_THROW(
         kData,
         fmt::format("{}: it lists the series {}, which is missing or cut off: bring the file back, "
-                    "or `sparfuse annotate {} \"its series are lost\"`, and run it again",
+                    "or `sparfuse annotate {} --reason \"its series are lost\"`, and run it again",
                     name, series, trial.trial_id));
   }
   for (const auto& [file, content] : files) {

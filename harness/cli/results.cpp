@@ -125,8 +125,10 @@ int PrintStore(const Program& program) {
     // Modelled trials have run on no system.
     const std::string where =
         stored.systems.empty() ? "" : fmt::format(" on {} system(s)", stored.systems.size());
-    fmt::print("{:32} {} trial(s) of {} cell(s){}{}; the newest of {}\n", id, stored.trials,
-               stored.cells.size(), where, apart, stored.newest);
+    // Imported results have no date.
+    const std::string newest = stored.newest.empty() ? "" : "; the newest of " + stored.newest;
+    fmt::print("{:32} {} trial(s) of {} cell(s){}{}{}\n", id, stored.trials, stored.cells.size(),
+               where, apart, newest);
   }
   fmt::print("{} experiment(s) in {}{}\n", experiments.size(), results,
              experiments.empty() ? "" : "; sparfuse status ID and sparfuse table ID say more");

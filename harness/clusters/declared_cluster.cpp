@@ -183,9 +183,8 @@ void DeclaredCluster::CheckWorkload(const std::string& workload) const {
       MeasuredTimesOf(workload) != nullptr) {
     return;
   }
-  std::vector<std::string> known;
-  for (const ComputeTime& time : compute)
-    known.insert(known.end(), time.families.begin(), time.families.end());
+  std::set<std::string> known;
+  for (const ComputeTime& time : compute) known.insert(time.families.begin(), time.families.end());
   SPARFUSE_THROW(
       kConfig,
       fmt::format("cluster \"{}\": no input gives the computing time of workload {} of family {}; "

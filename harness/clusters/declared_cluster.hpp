@@ -250,11 +250,6 @@ double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements);
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);
 
-// Folders next to the clusters' files: the inputs of a cluster's software, by its name, and whole
-// clusters to begin with (cluster_presets.hpp).
-inline constexpr const char* kStacksFolder = "stacks";
-inline constexpr const char* kPresetsFolder = "presets";
-
 // Reads, checks and calibrates. Throws Error{kConfig} naming file, line, key, value and the
 // expected form. Cost: if it calibrates, it simulates some hundred steps, at most half a second;
 // once for each file.

@@ -67,6 +67,20 @@ std::string ClusterName::Rest() const {
   return left_out.empty() ? "" : fmt::format(" without {}", fmt::join(left_out, ", "));
 }
 
+namespace {
+
+// For an error: the remedy if the name is a preset's. A preset is the draft of a cluster and no
+// cluster.
+std::string PresetRemedy(const ProfileFolders& profiles, const std::string& cluster) {
+  const std::vector<std::string> presets = profiles.Names(".toml", kPresetsFolder);
+  if (std::ranges::find(presets, cluster) == presets.end()) return "";
+  return fmt::format(
+      "; it is a preset, and `sparfuse cluster new NAME --preset {}` makes a cluster of it",
+      cluster);
+}
+
+}  // namespace
+
 void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   const std::string cluster = ClusterName::Of(name).file;
   std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
@@ -75,7 +89,7 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   }
   for (std::string& each : FingerprintNames(profiles)) known.push_back(std::move(each));
   if (std::ranges::find(known, cluster) != known.end()) return;
-  const std::string suggestion = Suggestion(cluster, known);
+  const std::string suggestion = PresetRemedy(profiles, cluster) + Suggestion(cluster, known);
   SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + suggestion +
                               (suggestion.ends_with('?') ? "" : ".") + " Its file may be in " +
                               profiles.Text() +
@@ -86,7 +100,8 @@ fs::path FileOfDeclared(const ProfileFolders& profiles, const std::string& clust
   const std::vector<std::string> known = profiles.Names(".toml");
   if (std::ranges::find(known, cluster) == known.end()) {
     SPARFUSE_THROW(kConfig, "unknown declared cluster \"" + cluster + "\"" +
-                                Suggestion(cluster, known) + "; sparfuse cluster new makes one");
+                                PresetRemedy(profiles, cluster) + Suggestion(cluster, known) +
+                                "; sparfuse cluster new makes one");
   }
   return profiles.File(cluster + ".toml");
 }

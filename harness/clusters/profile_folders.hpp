@@ -21,6 +21,11 @@ inline bool IsOwnCluster(const std::string& cluster) {
                      [&](const char* own) { return cluster == own; });
 }
 
+// Folders next to the clusters' files: the inputs of a cluster's software, by its name, and whole
+// clusters to begin with (cluster_presets.hpp).
+inline constexpr const char* kStacksFolder = "stacks";
+inline constexpr const char* kPresetsFolder = "presets";
+
 // The folders that are searched for profiles and clusters, in this order: the user's folder if
 // there is one, the results folder's, and the project's.
 class ProfileFolders {

@@ -109,6 +109,7 @@ PYBIND11_MODULE(_core, module) {
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them
   }
+  RewordTypeErrors(module);
 }
 #undef PyInit__core
 

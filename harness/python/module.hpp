@@ -61,4 +61,8 @@ void BindPlan(pybind11::module_& module);
 void BindRank(pybind11::module_& module);
 void BindModel(pybind11::module_& module);
 
+// Shortens the TypeErrors of calls that fit no signature of a function of the module, which must
+// all be bound: type_errors.cpp.
+void RewordTypeErrors(const pybind11::module_& module);
+
 }  // namespace sparfuse::python

@@ -333,7 +333,7 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
                                                      const std::string& method) const {
   const CellConfig& config = cells[i].cell->config;
   if (config.method == method) return i;
-  std::vector<std::size_t> alike, dense, unlike;
+  std::vector<std::size_t> alike, dense, unlike, of_density;
   for (std::size_t j = 0; j < cells.size(); ++j) {
     const CellConfig& other = cells[j].cell->config;
     if (other.method != method || settings[i] != settings[j]) continue;
@@ -341,6 +341,7 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
       alike.push_back(j);
     } else {
       (other.sparsifier == "none" ? dense : unlike).push_back(j);
+      if (other.density == config.density) of_density.push_back(j);
     }
   }
   if (alike.size() > 1) {  // options of the sparsifier or kinds of feedback differ
@@ -354,7 +355,10 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
   // A dense cell has no density. It is compared with the one cell of its setting, whatever its
   // density.
   const bool of_dense = config.sparsifier == "none" && dense.empty();
-  const auto& found = !alike.empty() ? alike : of_dense ? unlike : dense;
+  const auto& found = !alike.empty()   ? alike
+                      : of_dense       ? unlike
+                      : !dense.empty() ? dense
+                                       : of_density;
   return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 

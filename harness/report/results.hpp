@@ -88,9 +88,10 @@ struct PartResult {
   // Trials left out because another machine, older revisions or an older profile made them.
   std::size_t other_systems = 0, older_revisions = 0, older_profiles = 0;
 
-  // The position of the cell of `method` with which cell `i` is compared. It has the same setting,
-  // and the same sparsity if there is such a cell, else it is the dense one. For a dense cell it is
-  // the only cell of `method`. None if there is no such cell, or if several fit.
+  // The position of the cell of `method` with which cell `i` is compared. It has the same setting.
+  // It has the same sparsity if there is such a cell, else it is the dense one, else it has the
+  // same density, since a method may have a sparsifier of its own. For a dense cell it is the only
+  // cell of `method`. None if there is no such cell, or if several fit.
   std::optional<std::size_t> CounterpartOf(std::size_t i, const std::string& method) const;
   // The ratio to that cell; none without it.
   std::optional<Interval> RatioTo(std::size_t i, const std::string& method,

@@ -221,7 +221,7 @@ struct KthCut {
 
 KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::size_t k) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
-  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
+  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.room);
   KeyRange bracket = LikelyRange(kernels, candidates, k);
   Counted counted = KeysInBracket(context, candidates, bracket, keys.data());
   if (counted.above >= k || counted.above + counted.inside < k) {
@@ -265,7 +265,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
     std::size_t ties;
   };
   const auto emissions = WorkspaceArray<Emission>(*context.workspace, kUseEmissions,
-                                                  candidates.chunks.size() * (kChunk / kBlock));
+                                                  candidates.chunks.size() * kMostRuns);
   std::size_t at = 0;
   const std::uint32_t* next = keys.data();
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
@@ -279,7 +279,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
         kept = std::min(equal, ties_kept);
         ties_kept -= kept;
       }
-      emissions[c * (kChunk / kBlock) + r] = {at, run.above + reach - equal, kept, equal};
+      emissions[c * kMostRuns + r] = {at, run.above + reach - equal, kept, equal};
       at += run.above + reach - equal + kept;
       next += run.in_bin;
     }
@@ -287,7 +287,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
     for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
       const CandidateSegment& run = candidates.chunks[c].segments[r];
-      const Emission& emission = emissions[c * (kChunk / kBlock) + r];
+      const Emission& emission = emissions[c * kMostRuns + r];
       const std::uint32_t* const indices = candidates.indices + run.offset;
       const float* const values = candidates.values + run.offset;
       std::uint32_t* const out_indices = slot.indices.data + emission.at;

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/base/cpu.hpp"
 #include "core/base/stream_store.hpp"
@@ -22,6 +24,17 @@ constexpr std::size_t kHistogramMax = kBins + 1;
 constexpr std::size_t kHistogramUsed = kBins + 2;
 
 constexpr std::size_t kLineBytes = 64;
+
+// A worker takes its part of the candidate arrays in pieces of so many entries: an atomic addition
+// for each block would wait for the streamed stores before it.
+constexpr std::size_t kPiece = kBlock;
+
+// The rest of a worker's piece, and all candidates that it found.
+struct alignas(kLineBytes) Share {
+  std::size_t next = 0;
+  std::size_t end = 0;
+  std::size_t count = 0;
+};
 
 void AddToHistogram(std::uint32_t key, const Candidates& candidates, std::uint32_t* histogram) {
   ++histogram[std::min<std::uint32_t>((key - candidates.lo) >> candidates.shift, kBins)];
@@ -100,17 +113,20 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   Workspace& workspace = *context.workspace;
   const std::size_t chunk_size = ChunkSize(input.n);
   const std::size_t chunks = (input.n + chunk_size - 1) / chunk_size;
-  const std::size_t chunk_blocks = (chunk_size + kBlock - 1) / kBlock;
   const auto workers = static_cast<std::size_t>(context.pool->threads());
 
   Candidates found;
   found.lo = lo;
   found.shift = shift;
   found.cleared = input.residual == nullptr ? kNoKey : std::max(clear_from, lo);
-  found.indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, capacity).data();
-  found.values = WorkspaceArray<float>(workspace, kUseValues, capacity).data();
-  // The runs and then the table of chunks share one buffer: both are small.
-  const std::size_t segment_bytes = chunks * chunk_blocks * sizeof(CandidateSegment);
+  // As many as fit if each worker leaves all but an entry of its last piece.
+  found.room = capacity == 0 ? 0 : capacity + workers * kPiece;
+  found.indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, found.room).data();
+  found.values = WorkspaceArray<float>(workspace, kUseValues, found.room).data();
+  // The runs and then the table of chunks share one buffer: both are small. The candidates of a
+  // block lie in two pieces at most.
+  const std::size_t chunk_runs = std::min(kMostRuns, 2 * ((chunk_size + kBlock - 1) / kBlock));
+  const std::size_t segment_bytes = chunks * chunk_runs * sizeof(CandidateSegment);
   const std::span<std::byte> tables =
       workspace.Get(kUseSegments, segment_bytes + chunks * sizeof(CandidateChunk));
   auto* segments = reinterpret_cast<CandidateSegment*>(tables.data());
@@ -130,7 +146,8 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   // The scan itself writes the sums past the caches, unless they are measured too.
   const bool at_once = apart != nullptr && statistics == nullptr && StreamingPays(input.n) &&
                        reinterpret_cast<std::uintptr_t>(apart) % kLineBytes == 0;
-  std::atomic<std::size_t> arena{0};
+  std::atomic<std::size_t> taken{0};  // entries of all pieces
+  std::vector<Share> shares(workers);
   // All elements are measured, none are added, and no finite one reaches the bound.
   const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
   std::span<Statistics> parts;  // added up in index order, whichever worker measures them
@@ -140,41 +157,58 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     const auto w = static_cast<std::size_t>(worker);
     std::uint32_t* const histogram = histograms.data() + w * kHistogramStride;
     std::uint16_t* const at = offsets.data() + w * kOffsetRoom;
-    CandidateChunk chunk{segments + c * chunk_blocks, 0};
+    CandidateChunk chunk{segments + c * chunk_runs, 0};
+    Share share = shares[w];
     std::uint32_t largest = 0;
+    // Counts found elements of a block for which no piece is left.
+    const auto count_only = [&](const float* x, std::size_t begin,
+                                std::span<const std::uint16_t> places) {
+      if (histogram[kHistogramUsed]++ == 0) std::fill_n(histogram, kBins + 1, 0u);
+      for (const std::uint16_t place : places) {
+        const std::size_t i = begin + place;
+        if (x == nullptr) apart[i] = from[i] + residual[i];
+        const std::uint32_t key = KeyOf(x == nullptr ? apart[i] : x[place]);
+        largest = std::max(largest, key);
+        AddToHistogram(key, found, histogram);
+      }
+    };
     // Keeps the `count` found elements of a block. `x` points to them, or is null: then the sums
     // have bypassed the caches, except those cleared here.
     const auto keep = [&](const float* x, std::size_t begin, std::size_t count) {
-      // Timing decides which block enters the arena first. It changes neither a block's elements,
-      // nor the order in which blocks are read back, nor the total.
-      const std::size_t offset = arena.fetch_add(count, std::memory_order_relaxed);
-      if (offset + count > capacity) {
-        if (histogram[kHistogramUsed]++ == 0) std::fill_n(histogram, kBins + 1, 0u);
-        for (std::size_t j = 0; j < count; ++j) {
-          const std::size_t i = begin + at[j];
-          if (x == nullptr) apart[i] = from[i] + residual[i];
-          const std::uint32_t key = KeyOf(x == nullptr ? apart[i] : x[at[j]]);
-          largest = std::max(largest, key);
-          AddToHistogram(key, found, histogram);
+      share.count += count;
+      for (std::size_t j = 0; j < count;) {
+        // Timing decides which worker gets which piece. It changes neither a block's elements, nor
+        // the order in which blocks are read back, nor the total.
+        if (share.next == share.end) {
+          const std::size_t offset = taken.fetch_add(kPiece, std::memory_order_relaxed);
+          if (offset + kPiece > found.room) {
+            count_only(x, begin, {at + j, count - j});
+            return;
+          }
+          share.next = offset;
+          share.end = offset + kPiece;
         }
-        return;
-      }
-      std::uint32_t* const indices = found.indices + offset;
-      float* const values = found.values + offset;
-      const auto base = static_cast<std::uint32_t>(begin);
-      largest =
-          std::max(largest, x == nullptr ? kernels.gather_sums(from + begin, residual + begin, at,
-                                                               count, base, indices, values)
-                                         : kernels.gather(x, at, count, base, indices, values));
-      CandidateSegment* const last =
-          chunk.segment_count == 0 ? nullptr : chunk.segments + chunk.segment_count - 1;
-      if (last != nullptr && last->offset + last->count == offset) {
-        last->count += static_cast<std::uint32_t>(count);
-      } else {
-        chunk.segments[chunk.segment_count++] = {offset, static_cast<std::uint32_t>(count), 0, 0};
-      }
-      if (x != nullptr && found.cleared != kNoKey) {
-        kernels.clear(at, values, count, found.cleared, sums + begin);
+        const std::size_t some = std::min(count - j, share.end - share.next);
+        std::uint32_t* const indices = found.indices + share.next;
+        float* const values = found.values + share.next;
+        const auto base = static_cast<std::uint32_t>(begin);
+        largest = std::max(largest, x == nullptr
+                                        ? kernels.gather_sums(from + begin, residual + begin,
+                                                              at + j, some, base, indices, values)
+                                        : kernels.gather(x, at + j, some, base, indices, values));
+        CandidateSegment* const last =
+            chunk.segment_count == 0 ? nullptr : chunk.segments + chunk.segment_count - 1;
+        if (last != nullptr && last->offset + last->count == share.next) {
+          last->count += static_cast<std::uint32_t>(some);
+        } else {
+          chunk.segments[chunk.segment_count++] = {share.next, static_cast<std::uint32_t>(some), 0,
+                                                   0};
+        }
+        if (x != nullptr && found.cleared != kNoKey) {
+          kernels.clear(at + j, values, some, found.cleared, sums + begin);
+        }
+        share.next += some;
+        j += some;
       }
     };
     if (statistics != nullptr) parts[c] = *statistics;
@@ -197,6 +231,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     }
     if (at_once) EndStreaming();
     found.chunks[c] = chunk;
+    shares[w] = share;
     histogram[kHistogramMax] = std::max(histogram[kHistogramMax], largest);
   });
 
@@ -215,7 +250,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     ThrowNotFinite(input, info);
   }
   found.largest = largest;
-  found.count = arena.load();
+  for (const Share& share : shares) found.count += share.count;
   found.stored = found.count <= capacity;
   context.counters->candidates += found.count;
   if (found.stored) return found;

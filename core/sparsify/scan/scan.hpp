@@ -106,9 +106,10 @@ struct Candidates {
   std::uint32_t largest = 0;                 // key of the largest
   std::uint32_t cleared = kNoKey;            // stored with key >= cleared: 0 in the residual
   const std::uint32_t* histogram = nullptr;  // [kBins + 1]
-  std::uint32_t* indices = nullptr;
-  float* values = nullptr;
-  std::span<CandidateChunk> chunks;
+  std::uint32_t* indices = nullptr;          // [room]
+  float* values = nullptr;                   // [room]
+  std::size_t room = 0;                      // runs do not fill it: workers take it in pieces
+  std::span<CandidateChunk> chunks;          // each of at most kMostRuns segments
   // A lower bound of the number of elements that reach lo - 1, if so many tie at the key lo - 1
   // that they were not collected. Else 0.
   std::size_t ties_below = 0;
@@ -167,6 +168,8 @@ Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, s
 inline constexpr std::size_t kChunk = 64 * kBlock;
 inline constexpr std::size_t kParallelElements = 200'000;
 inline std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? n : kChunk; }
+// Of a chunk: the candidates of a block lie in two runs at most.
+inline constexpr std::size_t kMostRuns = 2 * (kChunk / kBlock);
 
 template <class T>
 std::span<T> WorkspaceArray(Workspace& workspace, WorkspaceUse use, std::size_t size) {

@@ -36,7 +36,7 @@ def table(tensors, name):
         entries.append({"name": f"layer{i}.weight", "shape": shape,
                         "macs": shape[0] * shape[1] * draw.choice([1, 49, 196])})
     return {"name": name, "unit": "images", "units_per_sample": 1, "batch_per_worker": 32,
-            "source": "questions_bench.py", "tensors": entries}
+            "family": "vgg", "source": "questions_bench.py", "tensors": entries}
 
 
 def timed(command):

@@ -26,6 +26,11 @@ def method(*arguments, **keywords):
 
 # (call, expected words on the wrong argument).
 WRONG = [
+    (lambda: feedback().step(G), "step: got (ndarray); expected (name: "),
+    (lambda: sparfuse.ErrorFeedback("topk", density=0.1),
+     "ErrorFeedback: got ('topk', density=0.1); expected (sparsifier: "),
+    (lambda: sparfuse.decompress(), "decompress: got (); expected ("),
+    (lambda: sparfuse.set_threads(threads=2, count=3), "set_threads: got (threads=2, count=3); expected (threads: "),
     (lambda: sparfuse.Sparsifier(3), "name = 3: expected a string"),
     (lambda: sparfuse.Sparsifier(NO_UTF8), r"name = '\udc80x': expected a string that UTF-8"),
     (lambda: sparfuse.Sparsifier("topk", density="0.5"), "density = '0.5': expected a number"),

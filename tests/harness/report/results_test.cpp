@@ -190,6 +190,21 @@ TEST_F(Results, ADenseReferenceServesEveryDensity) {
   }
 }
 
+TEST_F(Results, ASparsifierThatNoOtherCellHasIsComparedWithTheOnlyOneOfItsDensity) {
+  const std::string axis = "mode = \"measured\"\n[[axis]]\n";
+  Read(axis + "method = [\"wfbp\", \"syncea\"]\nsparsifier = [\"topk\", \"dgc\"]\n");
+  EXPECT_EQ(Counterpart(1, "wfbp"), 0u);
+  EXPECT_EQ(Counterpart(0, "syncea"), 1u);
+  Read(axis +
+       "method = [\"wfbp\", \"wfbp\", \"syncea\"]\n"
+       "sparsifier = [\"topk\", \"redsync\", \"dgc\"]\n");
+  EXPECT_EQ(Counterpart(2, "wfbp"), std::nullopt);
+  Read(axis +
+       "method = [\"wfbp\", \"syncea\"]\nsparsifier = [\"topk\", \"dgc\"]\n"
+       "density = [0.01, 0.1]\n");
+  EXPECT_EQ(Counterpart(1, "wfbp"), std::nullopt);
+}
+
 TEST_F(Results, ADenseCellIsComparedWithTheOnlySparseOneOfItsSetting) {
   Read(
       "mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n[[axis]]\n"
