@@ -86,7 +86,7 @@ std::span<const OptionSpec> SendingOptions() {
   static const std::vector<OptionSpec> kOptions = {
       ChoiceOption(
           "payload_values", "f32", {"f32", "f16", "fitted", "codes4"},
-          "values of a sparse payload; codes4: two bits each, beside the four levels of a tensor; "
+          "values of a sparse payload; codes4: two bits each, with the four levels of a tensor; "
           "the error of a half, a fitted polynomial or a level goes into the residual"),
       ChoiceOption("payload_indices", "u32", {"u32", "delta", "bloom", "u12"},
                    "indices of a sparse payload; delta: two bytes if a gap is below 65535; bloom: "

@@ -162,7 +162,7 @@ void CheckPluginAbi(const fs::path& file) {
   const std::string_view own = SPARFUSE_ABI;
   const auto abi = SectionText(ContentOf(file));
   if (!abi) {
-    SPARFUSE_THROW(kConfig, file.string() + " is no plugin: it has no section " +
+    SPARFUSE_THROW(kConfig, file.string() + " is not a plugin: it has no section " +
                                 std::string(kSection) +
                                 "; expected a shared library of sparfuse_add_plugin");
   }

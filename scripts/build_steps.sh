@@ -202,7 +202,7 @@ build() {
     say "building build/$preset failed"
     return "$status"
   fi
-  say "build/$preset is up to date ($(seconds_since "$started") s)"
+  say "build/$preset is built ($(seconds_since "$started") s)"
 }
 
 # build_program TARGET...: the program of this machine's configuration, step 4 of set-up.

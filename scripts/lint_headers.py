@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that each header stands alone, which is that it includes everything that it uses.
+"""Checks that each header compiles alone: it includes everything that it uses.
 
     scripts/lint_headers.py BUILD-FOLDER [--jobs N] [PATH ...]
 

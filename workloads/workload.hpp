@@ -40,10 +40,10 @@ struct WorkloadConfig {
   std::string data_id;     // that it has to be
   std::string weights;     // initial parameters, likewise; "": drawn from the seed
   std::string weights_id;  // how the SHA-256 of their file has to begin
-  // Of LibTorch's operators in this process; as many more decode prepared images.
+  // Of LibTorch's operators in this process; the same number again decodes prepared images.
   int threads = 1;
-  // Where it trains, and on CUDA the stream on which forward, backward and Update run, which has to
-  // outlive the workload; null: the device's default stream.
+  // The device of the training. On CUDA also the stream on which forward, backward and Update run,
+  // which must outlive the workload; null: the device's default stream.
   Stream stream;
   Precision precision = Precision::kFp32;
   // On CUDA: equal runs give equal bits, by slower kernels. Convergence wants that; throughput
@@ -79,9 +79,9 @@ struct Evaluation {
 // gradients set give equal losses, gradients and states bit for bit. Initial parameters, batches
 // and dropped elements are equal on all devices, bit for bit.
 //
-// On CUDA calls run in the order of the configured stream, and only those that say so wait for it.
-// Whoever reads a gradient on another stream has the configured one wait for that (an event) before
-// the next ClearGradients, which frees it.
+// On CUDA, calls run in the order of the configured stream. Only calls that say so wait for it. If
+// another stream reads a gradient, the configured one must wait for that (an event) before the next
+// ClearGradients, which frees it.
 class TrainingWorkload {
  public:
   // Called with a parameter's index in Parameters() and its gradient, [numel], in the memory of the
@@ -91,19 +91,19 @@ class TrainingWorkload {
 
   virtual ~TrainingWorkload() = default;
 
-  // All parameters in registration order (first layer first), also those no loss depends on. A tied
-  // weight is one parameter.
+  // All parameters in registration order (first layer first), including parameters on which no loss
+  // depends. A tied weight is one parameter.
   virtual const std::vector<ParameterInfo>& Parameters() const = 0;
 
-  // `hook` runs within Backward(true) once for each parameter that the loss depends on, as soon as
-  // this parameter's gradient is final (a tied weight: after its last use), hence last layer first.
-  // The gradient is the mean over this rank's micro-steps; its memory is valid and unchanged until
-  // the next ClearGradients. An exception from the hook leaves Backward.
+  // `hook` runs within Backward(true) once for each parameter on which the loss depends, as soon as
+  // its gradient is final (for a tied weight after its last use), so last layer first. The gradient
+  // is the mean over this rank's micro-steps. Its memory is valid and unchanged until the next
+  // ClearGradients. An exception from the hook leaves Backward.
   //
   // On the host it runs on Backward's thread. On CUDA it runs on a thread of autograd, one for a
-  // device, while Backward's waits; there the device is CUDA's current one and the configured
-  // stream LibTorch's, and "final" means that the kernels which make the gradient have been put
-  // into that stream.
+  // device, while Backward's waits. There the device is CUDA's current one and the configured
+  // stream is LibTorch's. "Final" then means that the kernels that make the gradient are in that
+  // stream.
   virtual void SetGradientHook(GradientHook hook) = 0;
 
   // Drops the gradients of the last step, so that nothing accumulates onto them, and forgets the
@@ -111,8 +111,9 @@ class TrainingWorkload {
   virtual void ClearGradients() = 0;
 
   // Makes the host's part of BeginForward(step, micro_step): the batch and its dropout, copied to
-  // the device. Optional, for one step ahead at most: otherwise BeginForward does it. A step that
-  // is timed on CUDA should not, as the programs of the papers load their data beside the training.
+  // the device. Optional, for one step ahead at most; otherwise BeginForward does it. A step that
+  // is timed on CUDA should not include this work, because the papers' programs load their data in
+  // parallel with the training.
   virtual void Prepare(std::uint64_t step, int micro_step) = 0;
 
   // Runs the model on this rank's batch for (step, micro_step), both 0-based, and keeps the graph
@@ -124,7 +125,7 @@ class TrainingWorkload {
   // device.
   virtual double MeanLoss() = 0;
 
-  // BeginForward; returns the batch's mean loss, for which it waits.
+  // BeginForward, then waits for the batch's mean loss and returns it.
   virtual float Forward(std::uint64_t step, int micro_step) = 0;
 
   // Adds the kept graph's gradients / accumulation and frees the graph. Hooks run only on the last
@@ -150,7 +151,7 @@ class TrainingWorkload {
   // optimizer's state, which exists from the start. To be broadcast into before the first step, and
   // compared bit for bit at the end. Valid for the life of the workload.
   virtual std::vector<DeviceSpan<float>> DeviceState() = 0;
-  // The same where it is on the host.
+  // The same, if it is on the host.
   std::vector<std::span<float>> State();
   // Copies DeviceState()[part] to the host and back; `host` has its size. Both wait for the device.
   virtual void CopyState(std::size_t part, std::span<float> host) = 0;
@@ -176,8 +177,8 @@ class TrainingWorkload {
   // How long forward passes (or Prepare) have waited for data since the last call, in seconds.
   virtual double TakeLoaderWait() { return 0; }
 
-  // The model on the test or validation data: its first `max_samples` samples in an order that is
-  // the same for all seeds (0: all of them). Deterministic; changes nothing.
+  // Evaluates the model on the test or validation data: its first `max_samples` samples in an order
+  // that is the same for all seeds (0: all of them). Deterministic; changes nothing.
   virtual Evaluation Evaluate(std::size_t max_samples) = 0;
 
   // The model's answers in the last evaluation, as JSON: of questions {"ID": "answer"}; else "".
@@ -188,12 +189,12 @@ class TrainingWorkload {
   virtual std::optional<double> UnigramBaseline() const = 0;
 };
 
-// Builds the workload `name` of the catalog. Initial parameters depend on the seed alone.
-// Sets for this process LibTorch's threads to config.threads (and its inter-operator threads to
-// one), whether it computes with TF32, and its choice of kernels on CUDA. Throws Error{kConfig} for
-// an unknown name or option, a batch that the data cannot fill or TF32 on the host, Error{kData}
-// for a data file that is missing or damaged, Error{kUnsupported} for a device that this process
-// does not have or that lacks the precision.
+// Builds the workload `name` of the catalog. Initial parameters depend on the seed alone. Sets for
+// this process LibTorch's threads to config.threads (and its inter-operator threads to one), the
+// use of TF32, and the choice of kernels on CUDA. Throws Error{kConfig} for an unknown name or
+// option, a batch that the data cannot fill, or TF32 on the host; Error{kData} for a data file that
+// is missing or damaged; Error{kUnsupported} for a device that this process does not have or that
+// lacks the precision.
 std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name, const WorkloadConfig& config);
 
 }  // namespace sparfuse::workloads

@@ -31,7 +31,7 @@ namespace sparfuse::baselines {
 
 inline constexpr std::size_t kRowOfVector = 256;
 
-// A tensor as rows: of its first dimension, or of kRowOfVector elements where it has no other.
+// A tensor as rows: of its first dimension, or of kRowOfVector elements if it has no other.
 struct RowShape {
   RowShape(std::span<const std::int64_t> shape, std::size_t elements);
 

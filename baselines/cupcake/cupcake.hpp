@@ -12,7 +12,7 @@
 
 namespace sparfuse::baselines {
 
-// Where the selections of units run.
+// The place of the units' selections.
 enum class CupcakeSelection : std::uint8_t {
   kBesideBackward,  // on a lane of their own, as in the published code
   kWithinBackward,  // on the lane of backward, which waits

@@ -67,10 +67,10 @@ class ChunkedDct {
     }
   }
 
-  // x, coefficients: [elements()], apart from one another. Deterministic, the same bits with every
+  // x, coefficients: [elements()], must not overlap. Deterministic, the same bits with every
   // instruction set. The error is below 2e-6 of the norm of a tile.
   void Forward(std::span<const float> x, std::span<float> coefficients) const;
-  // Takes less time where most coefficients are zero.
+  // Takes less time if most coefficients are zero.
   void Inverse(std::span<const float> coefficients, std::span<float> x) const;
 
  private:

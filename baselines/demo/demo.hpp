@@ -7,14 +7,14 @@
 //
 // For a rank's momentum of a unit (x = rate * gradient + decay * momentum):
 //
-//   C = the transform of each tensor's tiles; the k largest magnitudes of each tile are sent, and
-//       what they stand for leaves the momentum: x - inverse(sent)
-//   all-gather of what all ranks send
-//   applied: inverse(sum of that)
+//   C = the transform of each tensor's tiles. The k largest magnitudes of each tile are sent, and
+//       their part leaves the momentum: x - inverse(sent)
+//   all-gather of the sent coefficients of all ranks
+//   applied: inverse(their sum)
 //
-// A payload, little-endian, has as many elements on all ranks and says no counts: indices within
-// their tiles in 12 bits each, ascending in a tile, tile after tile and tensor after tensor, padded
-// with zeros to 4 bytes; then as many f32 values.
+// A payload, little-endian, has the same number of elements on all ranks, and no counts. First come
+// indices within their tiles in 12 bits each, ascending in a tile, tile after tile and tensor after
+// tensor, padded with zeros to 4 bytes; then the same number of f32 values.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Fuses tensors as Horovod does: a background cycle fuses whatever is ready on every rank.
+// Fuses tensors like Horovod: a background cycle fuses all tensors that are ready on every rank.
 #pragma once
 
 #include "core/engine/engine.hpp"

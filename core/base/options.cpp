@@ -79,6 +79,22 @@ std::string ToString(const OptionValue& value) {
   return text.str();
 }
 
+namespace {
+
+// The shortest known name that begins with `name`; "" if there is none, or if `name` is short.
+std::string Completed(std::string_view name, std::span<const std::string> known) {
+  constexpr std::size_t kLeast = 4;  // fewer letters say too little
+  std::string shortest;
+  if (name.size() < kLeast) return shortest;
+  for (const auto& candidate : known) {
+    if (!candidate.starts_with(name)) continue;
+    if (shortest.empty() || candidate.size() < shortest.size()) shortest = candidate;
+  }
+  return shortest;
+}
+
+}  // namespace
+
 std::string NearestName(std::string_view name, std::span<const std::string> known) {
   std::size_t best = std::max<std::size_t>(2, name.size() / 3) + 1;
   std::string nearest;
@@ -89,7 +105,7 @@ std::string NearestName(std::string_view name, std::span<const std::string> know
       nearest = candidate;
     }
   }
-  return nearest;
+  return nearest.empty() ? Completed(name, known) : nearest;
 }
 
 std::string Suggestion(std::string_view name, std::span<const std::string> known) {

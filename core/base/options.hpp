@@ -48,8 +48,9 @@ const std::string& StringOption(const Options& options, std::string_view name);
 
 std::string ToString(const OptionValue& value);
 
-// The entry of `known` nearest to `name` by edit distance, or "" if `name` is no likely misspelling
-// of any.
+// The entry of `known` nearest to `name` by edit distance, or else the shortest that begins with
+// it;
+// "" if `name` is unlikely to mean any.
 std::string NearestName(std::string_view name, std::span<const std::string> known);
 
 // `; did you mean "x"?` if there is a near name, else `; known: a, b, c`.

@@ -6,8 +6,8 @@
 
 namespace sparfuse {
 
-// Whether this processor has such stores, and an array of `n` floats is too large to be still in
-// cache for its reader.
+// Whether this processor has such stores, and an array of `n` floats is too large to stay in cache
+// for its reader.
 bool StreamingPays(std::size_t n);
 
 // Completes a thread's streamed stores. Call it once per thread, before another thread learns that

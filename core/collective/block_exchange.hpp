@@ -43,8 +43,8 @@ struct BlockSum {
   }
 };
 
-// Replaces `data`, of equal size on all ranks, by its sum over ranks. `buffers` runs the coding
-// beside the communication. Arguments outlive the task. Uses tags `tag` to `tag` + 3.
+// Replaces `data`, of equal size on all ranks, by its sum over ranks. `buffers` runs the coding in
+// parallel with the communication. Arguments outlive the task. Uses tags `tag` to `tag` + 3.
 Task RunBlockAllReduce(const BlockSum& sum, Communicator& communicator, ExchangeBuffers& buffers,
                        std::span<float> data, int tag);
 // Cost: O(ranks) in one level, O(ranks * (nodes + ranks of a node)) in two.

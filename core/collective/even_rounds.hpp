@@ -9,7 +9,8 @@
 
 namespace sparfuse {
 
-// A collective that depends on the lengths of payloads alone implements this beside Collective.
+// A collective that depends only on the lengths of payloads implements this in addition to
+// Collective.
 class EvenCollective {
  public:
   // Appends to `rounds` the rounds of Collective::Rounds for equal payloads. More bytes never

@@ -1,5 +1,5 @@
 // Holds the buffers of an exchange: a rank's payload, room for received payloads, and the result.
-// Lets a collective compute beside the communication thread.
+// Lets a collective compute in parallel with the communication thread.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +32,14 @@ class CollectiveState {
   virtual Arrays Kept() { return {}; }
   // Whether Kept() has a meaning yet. A state without it begins anew, as one just made does.
   virtual bool begun() const { return false; }
-  // Goes on from arrays that were written over Kept()'s.
+  // Continues from arrays that were written over Kept()'s.
   virtual void GoOn() {}
-  // Gives or takes whatever else later runs depend on. Nothing by default.
+  // Reads or writes the other state on which later runs depend. Nothing by default.
   virtual void Exchange(StateNumbers& /*numbers*/) {}
 };
 
-// Runs heavy local work beside the communication thread. That thread serves all exchanges of a
-// rank, probes and deadlines.
+// Runs heavy local work in parallel with the communication thread. That thread serves all exchanges
+// of a rank, probes and deadlines.
 class Jobs {
  public:
   virtual ~Jobs() = default;

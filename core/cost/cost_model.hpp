@@ -60,12 +60,13 @@ class SelectionCost {
 
 // Costs of one link class.
 struct LinkCost {
-  // By bytes: seconds in which every rank sends this many bytes to the next one and receives as
-  // many. The value at 0 bytes is the start-up time (alpha); the time above it occupies the link.
+  // By bytes: seconds in which every rank sends this many bytes to the next one and receives the
+  // same number. The value at 0 bytes is the start-up time (alpha); the time above it occupies the
+  // link.
   PiecewiseLinear round_seconds;
   // For each message beyond the first that a rank sends at once.
   double seconds_per_extra_message = 0;
-  // Processor time of each rank beside that, polling included: seconds a round, seconds for each
+  // Additional processor time of each rank, polling included: seconds a round, seconds for each
   // message beyond the first, and a fraction of the time that messages are on the way.
   double round_cpu_seconds = 0;
   double message_cpu_seconds = 0;
@@ -121,7 +122,7 @@ struct AllReduceCost {
 };
 
 // Buffers of the model, such as running statistics, that rank 0 sends to all ranks before each
-// forward pass. Seconds apart from the host's.
+// forward pass. Seconds without the host's part.
 struct BufferBroadcast {
   double bytes = 0;  // 0: there is none
   double start_seconds = 0;
@@ -156,9 +157,9 @@ struct CostModel {
   WorkSeconds host_work_seconds;
   double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
-  // Host time to prepare an exchange, and for each rank that takes part. The host prepares one
-  // after another, beside the network (StepScheduler). host_in_line: it waits for an exchange to
-  // end before it prepares the next.
+  // Host time to prepare an exchange, and the same for each rank that takes part. The host prepares
+  // one after another, in parallel with the network (StepScheduler). host_in_line: it waits for an
+  // exchange to end before it prepares the next.
   double exchange_host_seconds = 0;
   double exchange_host_seconds_per_rank = 0;
   bool host_in_line = false;

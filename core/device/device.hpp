@@ -32,7 +32,7 @@ struct Stream {
   bool operator==(const Stream&) const = default;
 };
 
-// A non-owning array on a device. Whoever reads or writes `data` does so in `stream` order.
+// A non-owning array on a device. Code that reads or writes `data` does so in `stream` order.
 template <class T>
 struct DeviceSpan {
   T* data = nullptr;

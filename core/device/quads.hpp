@@ -1,5 +1,5 @@
-// Walks over arrays of floats in kernels, four at a time and whatever their alignment. Uses one
-// 16-byte access if the arrays allow it.
+// Walks over arrays of floats in kernels, four at a time, with any alignment. Uses one 16-byte
+// access if the arrays allow it.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace sparfuse::gpu {
 
 // Stores 16 bytes at once to an aligned address in global memory. (The compiler splits a plain copy
-// that stands beside a branch that stores the same elements one by one.)
+// next to a branch that stores the same elements one by one.)
 SPARFUSE_DEVICE void StoreQuad(float* at, const Float4& group) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"

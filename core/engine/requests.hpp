@@ -60,7 +60,7 @@ struct PackRequest {  // copies a tensor's gradient (or another `source`) into t
 };
 
 struct SparsifyRequest {  // selects from a range of the flat gradient, with error feedback
-  // One tensor that has been announced (read where it lies), or a range whose tensors are packed.
+  // One tensor that has been announced (read in place), or a range whose tensors are packed.
   Range range;
   double density = 1.0;
   Lane lane = Lane::kCompute;

@@ -33,7 +33,8 @@ class StepScheduler : public Engine {
  public:
   // exchange_host_seconds: host time to prepare an exchange or a negotiation (to agree with other
   // ranks that it is due, to launch it), once its predecessors are done and its turn has come. The
-  // host prepares one after another, beside the network: the next while one is on the way.
+  // host prepares one after another, in parallel with the network: it prepares the next while one
+  // is on the way.
   StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank,
                 double exchange_host_seconds = 0);
 
@@ -87,8 +88,8 @@ class StepScheduler : public Engine {
 
   // Forgets the step's operations. Background exchanges go on.
   void ResetStep();
-  // Backward has ended, and somebody waits for the step's end. From then on a step with nothing
-  // under way that is not applied is an error at once: it would never end.
+  // Backward has ended, and a caller waits for the step's end. From then on, a step that is not
+  // fully applied but has nothing under way is an error at once: it would never end.
   void AwaitEnd();
   // After the update: `ask` makes requests, and the step is complete again when they are done.
   void Synchronise(const std::function<void()>& ask);

@@ -110,7 +110,7 @@ PlannerDescriptor GivenPlanner() {
   return {
       .name = kGivenPlanner,
       .summary = "the units that the experiment gives",
-      .source = "none: for systems whose plan is known",
+      .source = "none: for systems with a known plan",
       .revision = 1,
       .options = {TextOption(
                       "units", "",

@@ -1,6 +1,6 @@
 // Keeps the anchor and the outer optimizer's state of a rank that trains for windows of steps by
-// itself. Moves them and the rank's parameters when an average has arrived, and renews what the
-// rank's own optimizer keeps of these. They lie where the parameters lie.
+// itself. When an average has arrived, moves them and the rank's parameters, and renews the inner
+// optimizer's state of these parameters. All of them are in the memory of the parameters' device.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,9 @@ class Anchors {
   // layout: outlives it. device: of the parameters. Throws Error{kOutOfMemory} if it has no room.
   Anchors(const GradientLayout& layout, const LocalSteps& steps, Device device = {});
 
-  // Sets the anchor to these parameters, and the outer state to zero. stream: in whose order the
-  // parameters are read and written from now on. inner: [arrays] of the inner optimizer's state,
-  // each like the parameters; only LocalSteps::inner needs them.
+  // Sets the anchor to these parameters, and the outer state to zero. stream: the parameters are
+  // read and written in its order from now on. inner: [arrays] of the inner optimizer's state, each
+  // like the parameters; only LocalSteps::inner needs them.
   void Begin(ParameterView parameters, const Stream& stream = {},
              std::vector<ParameterView> inner = {});
   // The same parameters lie in other memory from now on.
@@ -53,8 +53,8 @@ class Anchors {
   // workspace: of the stream, for norms.
   void StepOnDevice(Range range, const float* sum, float scale, bool last,
                     DeviceWorkspace& workspace);
-  // Writes sum times `scale` to an array of the inner state, counted from 1. sum: [range], where
-  // the parameters lie.
+  // Writes sum times `scale` to an array of the inner state, counted from 1. sum: [range], in the
+  // memory of the parameters' device.
   void AverageInner(Range range, std::size_t array, const float* sum, float scale,
                     ThreadPool& pool);
   // Zeroes all arrays of the inner state in the range, which consists of whole tensors.
@@ -104,7 +104,7 @@ class Anchors {
   Buffer<float> outer_;    // of rules that have state
   Buffer<float> elastic_;  // with kElastic: the values sent last
   std::vector<float> anchor_on_host_, outer_on_host_;
-  std::vector<Range> grown_;  // with outer_clip: whose outer state is not clipped yet
+  std::vector<Range> grown_;  // with outer_clip: ranges whose outer state is not clipped yet
   Buffer<double> squares_;    // on a device: of their outer states
   Buffer<float> clip_;        // [1] on a device: the factor of the outer state
 };

@@ -43,7 +43,7 @@ struct LocalSteps {
   // Steps from a fragment's send to its receipt: below the period of fragments, or `every`.
   std::uint64_t delay = 0;
   // No dates: a fragment is received as soon as its exchange is over on all ranks, but not before
-  // `delay` steps, and the next one is sent at once. Windows are of measures only.
+  // `delay` steps, and the next one is sent at once. Windows serve measurements only.
   bool when_idle = false;
   OuterRule outer = OuterRule::kAverage;
   float rate = 1;
@@ -51,7 +51,7 @@ struct LocalSteps {
   float mix = 0;            // weight of the rank's own parameters
   bool long_first = false;  // no fragment is received before the first window is over
   float penalty = 1;        // D is divided by it first: for averages that come late
-  float outer_clip = 0;     // the largest norm of b over what is received together; 0: any
+  float outer_clip = 0;     // largest norm of b over all that is received together; 0: any
   InnerState inner = InnerState::kKeep;
   // Of selections: D is the sum divided by the ranks that sent the element, not by all.
   bool by_senders = false;

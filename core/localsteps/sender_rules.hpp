@@ -1,6 +1,6 @@
-// Combines what ranks have selected by rules that look at each rank's own values: an average over
+// Combines the selections of ranks by rules that look at each rank's own values: an average over
 // the senders of an element, and values scaled to the median norm over ranks. Published code has
-// them (SparseLoCo's). The host and devices give the same bits.
+// these rules (SparseLoCo's). The host and devices give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class SenderRules {
   //   tensors   ascending and disjoint, of the payloads' indices.
   void ScaleToMedian(std::span<SparsePayload> payloads, std::span<const Range> tensors,
                      ThreadPool& pool);
-  // Divides sums by the number of payloads that hold the element, where there are several.
+  // Divides sums by the number of payloads that hold the element, if there are several.
   //
   //   sums  [n] of the payloads' elements first to first + n.
   void DivideBySenders(std::span<const SparsePayload> payloads, std::size_t first,

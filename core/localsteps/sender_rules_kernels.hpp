@@ -78,8 +78,8 @@ struct NormsOfTensors {
   }
 };
 
-// factors[tensor][payload] = what scales the payload's values down to the median norm; 1 for those
-// that are not above it. A block for each tensor.
+// factors[tensor][payload] = the factor that scales the payload's values down to the median norm; 1
+// for payloads that are not above it. A block for each tensor.
 struct FactorsOfMedians {
   static constexpr const char* kName = "FactorsOfMedians";
   static constexpr int kThreads = 64;

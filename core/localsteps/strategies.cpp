@@ -230,18 +230,17 @@ std::vector<OptionSpec> LocalStepsOptions() {
                    "divisor of the average of differences before the outer rule, for averages that "
                    "come late; 1: none"),
       ChoiceOption("inner_state", "keep", {"keep", "reset", "average"},
-                   "what becomes of the state that the workload's optimizer keeps of received "
-                   "parameters: it stays, begins anew, or is averaged over ranks, which wait"),
+                   "the treatment of the optimizer's state of received parameters: it stays, "
+                   "begins anew, or is averaged over ranks, which wait"),
       NumberOption(
           "outer_clip", 0.0, 0, 1e9,
           "largest norm of the outer momentum over the tensors that are received together, "
           "which is scaled down to it; 0: any"),
-      ChoiceOption(
-          "trigger", "steps", {"steps", "idle"},
-          "when an exchange begins: at set steps, or as soon as the one before is received; "
-          "idle receives it at the end of the first step that all ranks begin with its "
-          "result, `delay` steps or more after its send, so that results depend on times; "
-          "windows of `every` steps are then for measures only")};
+      ChoiceOption("trigger", "steps", {"steps", "idle"},
+                   "when an exchange begins: at set steps, or as soon as the one before is "
+                   "received; idle receives it at the end of the first step that all ranks begin "
+                   "with its result, `delay` steps or more after its send, so that results depend "
+                   "on times; windows of `every` steps then serve measurements only")};
 }
 
 std::vector<OptionSpec> SparseLocalStepsOptions() {

@@ -89,7 +89,7 @@ struct FindChunks {
     const std::uint32_t count = payloads.Count(p);
     std::uint32_t* const of_payload = starts + std::size_t{p} * (window.chunks + 1);
     const std::uint32_t begin = (block.block() - first_block[p]) * kPerBlock + block.thread();
-    // Position `count` stands for an element after all others.
+    // Position `count` means an element after all others.
     std::uint32_t index[kPerThread];
     std::uint32_t before[kPerThread];
     for (std::uint32_t j = 0; j < kPerThread; ++j) {

@@ -1,4 +1,4 @@
-// Describes in one line the headers and the compiler, on which both sides of a plugin must agree.
+// Describes the headers and the compiler in one line. Both sides of a plugin must agree on it.
 #pragma once
 
 #define SPARFUSE_TEXT_OF(value) #value

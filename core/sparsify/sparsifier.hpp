@@ -239,7 +239,7 @@ inline std::size_t SlotCapacityFor(const SparsifierDescriptor& descriptor, std::
   return SlotCapacity(n, density, descriptor.unbounded_count);
 }
 
-// The slot capacity for a tensor whose shape is known.
+// The slot capacity for a tensor of known shape.
 inline std::size_t SlotCapacityFor(const SparsifierDescriptor& descriptor,
                                    const Sparsifier& sparsifier, std::size_t n,
                                    std::span<const std::int64_t> shape, double density) {

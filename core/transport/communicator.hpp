@@ -57,7 +57,7 @@ class Communicator {
   // The topology of this group's ranks.
   virtual const Topology& topology() const noexcept = 0;
 
-  // The stream in whose order message memory is read and written. Its device holds that memory.
+  // Message memory is read and written in the order of this stream. Its device holds that memory.
   virtual Stream stream() const noexcept { return {}; }
   // The communicator of the same ranks for messages in host memory: this one unless stream()
   // belongs to another device.

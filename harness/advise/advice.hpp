@@ -1,6 +1,6 @@
-// Answers which method trains a workload faster on a cluster: ranks methods by modelled throughput,
-// with bands, and finds the points at which the order changes and the inputs that decide it.
-// Nothing is stored.
+// Answers which method trains a workload faster on a cluster. Ranks methods by modelled throughput,
+// with bands. Finds the points at which the order changes, and the inputs that decide it. Stores
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,9 @@ struct RankedMethod {
   Formulas formulas;                   // of the step, without the model
   Interval throughput;                 // units of the workload a second
   Interval over_best;                  // of throughputs; at most 1 as stated
-  std::optional<Interval> over_dense;  // none where dense itself cannot be modelled
-  // Of others than the best: its steps are as long in every draw; or else draws do not tell the two
-  // apart: the band of over_best has 1 in it.
+  std::optional<Interval> over_dense;  // none if dense itself cannot be modelled
+  // Of a method other than the best. equal: its steps are as long as the best's in every draw.
+  // undecided: the draws do not decide between the two, because the band of over_best contains 1.
   bool equal = false, undecided = false;
 };
 
@@ -55,8 +55,8 @@ struct Ranking {
   int workers = 0;
   double density = 0;
   std::vector<RankedMethod> methods;  // fastest first, at least one
-  // Of the fastest and `second`, the next that is not equal to it; none where there is none, or
-  // where the cluster is not declared.
+  // Compares the fastest method with `second`, the next that is not equal to it. None if there is
+  // no such method, or if the cluster is not declared.
   std::optional<InputEffects> deciding;
   std::string second;
   std::vector<std::pair<std::string, ExposedShare>> exposed;  // of the two, mostly not the links'
@@ -68,7 +68,7 @@ struct WinnerChange {
   std::string along;  // "inter_node_gbps", "workers", "density"
   double from = 0, to = 0;
   std::string before, after;
-  int workers = 0;  // of the rest of the setting; 0 and below: what is swept
+  int workers = 0;  // of the rest of the setting; 0 and below: the swept key
   double density = 0;
 };
 
@@ -92,7 +92,8 @@ struct Advice {
   std::vector<WinnerChange> changes;
   std::string fixed_bandwidth;  // why it is not swept, or ""
   CardMemory memory;            // of a declared cluster's card; else of no card
-  // Of the workload's table; and how the declared cluster broadcasts them ("local": it does not).
+  // Of the workload's table. buffers: how the declared cluster broadcasts them ("local": not at
+  // all).
   std::int64_t buffer_bytes = 0;
   std::string buffers;
 };
@@ -112,15 +113,15 @@ struct PhaseDiagram {
   std::vector<PhasePoint> points;
 };
 
-// What of a step, or of a window's mean step, is to be computing.
+// The shares of a step, or of a window's mean step, that computation shall take.
 inline constexpr double kUtilisations[] = {0.5, 0.75, 0.9, 0.95, 0.99};
 
-// The least rates of network cards at which a method computes for so much of its time.
+// For each of these shares, the least rate of network cards at which a method reaches it.
 struct NeededRates {
   std::string method;
   int window_steps = 1;
-  std::vector<std::optional<double>> gbps;  // [kUtilisations]; none where no rate suffices
-  // The same where bytes alone took time, and all of it were waited for.
+  std::vector<std::optional<double>> gbps;  // [kUtilisations]; none if no rate suffices
+  // The same if bytes alone took time, and all of it were waited for.
   std::vector<double> naive_gbps;
 };
 
@@ -138,13 +139,13 @@ class Adviser {
   // Cost: 33 simulated steps for each method, number of workers and density, on all processors.
   Advice Answer();
 
-  // The winners over `bandwidths` times `workers` at the first density. Bands are of methods at
-  // most twice as slow as the winner. Throws Error{kConfig} where bandwidths cannot change.
+  // The winners for each pair of `bandwidths` and `workers`, at the first density. Bands are of
+  // methods at most twice as slow as the winner. Throws Error{kConfig} if bandwidths cannot change.
   std::vector<PhasePoint> Phase(const std::vector<double>& bandwidths,
                                 const std::vector<int>& workers);
 
-  // Of the methods that can be modelled, with the most workers and the first density. To 1 %, by
-  // bisection. Throws Error{kConfig} where bandwidths cannot change.
+  // The rates for the methods that can be modelled, with the most workers and the first density. To
+  // 1 %, by bisection. Throws Error{kConfig} if bandwidths cannot change.
   std::vector<NeededRates> Rates();
 
   const AdviceRequest& request() const noexcept { return request_; }
@@ -161,7 +162,7 @@ class Adviser {
              std::tie(other.workers, other.density, other.bandwidth);
     }
   };
-  // What was modelled of a cell: by its hash and the bandwidth.
+  // The modelled values of a cell, by its hash and the bandwidth.
   struct Modelled {
     CellConfig cell;
     double bandwidth = 1;
@@ -173,7 +174,8 @@ class Adviser {
   using Key = std::pair<std::string, double>;
 
   std::vector<int> DefaultWorkers() const;
-  // Models what is not modelled yet, draws too if so; gives the methods for which that fails.
+  // Models the points that are not modelled yet, and their draws if `draws`. Returns the methods
+  // for which that fails.
   std::vector<LeftOut> Model(const std::vector<Point>& points, bool draws, const std::string& doing,
                              const std::vector<std::string>* of = nullptr);
   const Modelled* Find(const std::string& method, const Point& point) const;

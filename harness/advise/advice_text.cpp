@@ -64,10 +64,7 @@ std::string VerdictText(const Ranking& ranking) {
   if (best.over_dense && best.cell.method != "dense")
     text += fmt::format(", {} as fast as dense", TimesText(*best.over_dense));
   if (const int steps = best.cell.method_options.window_steps(); steps > 1)
-    text += fmt::format(
-        " (it exchanges once in {} steps, so that it does not learn the same in a "
-        "step)",
-        steps);
+    text += fmt::format(" (it exchanges once in {} steps, so a step may learn less)", steps);
   if (!equal.empty()) text += fmt::format("; equally fast: {}", fmt::join(equal, ", "));
   if (!undecided.empty()) text += fmt::format("; undecided: {}", fmt::join(undecided, ", "));
   return text + ".\n";

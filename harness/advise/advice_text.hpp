@@ -7,21 +7,22 @@
 
 namespace sparfuse::harness {
 
-// Markdown: a table a ranking, what decides beneath it, then where the order changes.
+// Markdown: a table for each ranking, below it the deciding inputs, then the points at which the
+// order changes.
 std::string AdviceText(const Advice& advice);
 
 // Markdown: the rates that utilisations need, a row a method.
 std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates);
 
-// As JSON, as --json prints it; phase, rates: null where they were not asked for.
+// The output of --json. phase, rates: null if they were not asked for.
 std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
                        const std::vector<NeededRates>* rates = nullptr);
 // A diagram, or rates, alone, as they are drawn.
 std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase);
 std::string RatesJson(const Advice& advice, const std::vector<NeededRates>& rates);
 
-// An experiment whose cells are the ranked ones; `calibration`: the bars that the cluster is
-// calibrated with, which a file must name.
+// An experiment whose cells are the ranked cells. `calibration`: the published bars that calibrate
+// the cluster; a file must name them.
 std::string AdviceToml(const Advice& advice, const DeclaredCluster* cluster);
 
 // "of 0.98x [0.91, 1.05]".

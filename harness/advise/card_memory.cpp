@@ -48,10 +48,8 @@ std::string NoteOn(const CardMemory& memory, int batch) {
   if (!memory.mostly_empty()) return "";
   return fmt::format(
       "batch {} fills about {:.2g} of the card's {:g} GB (an estimate: weights, gradients, "
-      "momentum, "
-      "residuals and outputs of layers); a larger one computes longer for the same exchange, so "
-      "that "
-      "there is less to gain: `--batch {}` would fill at most half",
+      "momentum, residuals and outputs of layers); a larger batch computes longer for the same "
+      "exchange, and methods gain less: `--batch {}` would fill at most half",
       batch, memory.filled_gbytes, memory.card_gbytes, memory.larger_batch);
 }
 

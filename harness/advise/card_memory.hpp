@@ -16,12 +16,12 @@ struct CardMemory {
   bool mostly_empty() const;
 };
 
-// An estimate: weights, gradients, momentum and residuals of 4 bytes an element each, and of each
-// sample what kernels and matrices give, twice, for what follows a layer keeps as much. What
-// frameworks and selections take besides is not in it.
+// An estimate. It counts weights, gradients, momentum and residuals at 4 bytes an element each. For
+// each sample it counts the results of kernels and matrices twice, because the operations that
+// follow a layer keep as much again. It leaves out the memory of frameworks and selections.
 CardMemory MemoryOf(const workloads::LayerTable& layers, double card_gbytes, int batch);
 
-// A sentence for whoever asks about a batch that leaves most of the card empty; else "".
+// A sentence for a user whose batch leaves most of the card empty; else "".
 std::string NoteOn(const CardMemory& memory, int batch);
 
 }  // namespace sparfuse::harness

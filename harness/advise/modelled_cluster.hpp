@@ -1,5 +1,5 @@
 // Models cells on one cluster in several ways: with its inputs as stated, with draws of its
-// uncertain inputs, with one input at an end of its range, with faster or slower links.
+// uncertain inputs, with one input at an end of its range, and with faster or slower links.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +26,18 @@ class ModelledCluster {
   const std::string& name() const noexcept { return name_; }
   // Null: measured.
   const DeclaredCluster* declared() const noexcept { return declared_; }
-  // Whether a cell has draws: a declared cluster's, or those of profiles that say how well they are
-  // known.
+  // Whether a cell has draws: its cluster is declared, or its profiles state their errors.
   bool HasDraws(const CellConfig& cell) const;
-  // "" where links can be made faster or slower, else why not.
+  // "" if links can be made faster or slower, else why not.
   std::string WhyFixedBandwidth() const;
 
   // The profiles of a cell in a draw, 0 being as stated; `bandwidth`: a factor on inter_node_gbps
   // of a declared cluster.
   ProfileOutcomes Profiles(const CellConfig& cell, int draw, double bandwidth = 1) const;
 
-  // Declared clusters' inputs that are not known exactly, and profiles with one of them at an end.
-  // The first call of an input and end calibrates; one at a time.
+  // The inputs of declared clusters that are not known exactly. PrepareEnds makes a profile for
+  // each with that input at either end. The first call for an input and an end calibrates, one at a
+  // time.
   const std::vector<std::string>& open_inputs() const noexcept { return open_inputs_; }
   void PrepareEnds();
   ProfileOutcomes ProfilesAtEnd(const CellConfig& cell, const std::string& input,

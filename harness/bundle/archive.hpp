@@ -1,5 +1,5 @@
-// Reads and writes archives whose bytes follow from their members' names and contents alone: POSIX
-// tar without times, owners and compression. `tar tf FILE` lists them.
+// Reads and writes archives whose bytes depend only on the names and contents of their members:
+// POSIX tar without times, owners and compression. `tar tf FILE` lists them.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace sparfuse::harness {
 // has a pax extended header, so that every tar reads it.
 class ArchiveWriter {
  public:
-  // Nothing is at `path` before Commit; each process writes beside it under a name of its own.
-  // Throws Error{kData} naming the file and the system's reason.
+  // Nothing is at `path` before Commit. Until then each process writes to a file of its own next to
+  // it. Throws Error{kData} naming the file and the system's reason.
   explicit ArchiveWriter(const std::filesystem::path& path);
   void Add(std::string_view name, std::string_view content);
   void Commit();
@@ -31,18 +31,18 @@ struct ArchiveMember {
   std::uint64_t offset = 0, size = 0;  // of the content, in bytes
 };
 
-// Takes nothing but what ArchiveWriter writes, byte for byte, contents apart.
+// Accepts only archives that have the exact form of ArchiveWriter's, byte for byte.
 class ArchiveReader {
  public:
-  // Of a file that may be anything. Throws Error{kData} where it cannot be read.
+  // Opens a file with any content. Throws Error{kData} if it cannot be read.
   explicit ArchiveReader(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  // The first member alone: what the file is must be known before the rest is held to this form.
-  // Throws Error{kData} where the file does not begin with a member named `name`.
+  // The first member alone. A caller must know what the file is before it checks the rest. Throws
+  // Error{kData} if the file does not begin with a member named `name`.
   std::string First(std::string_view name) const;
-  // Throws Error{kData} naming the byte at which the file is not as ArchiveWriter writes it, cut
-  // off included.
+  // Throws Error{kData} naming the byte at which the file differs from the form of ArchiveWriter,
+  // also if the file was cut off.
   std::vector<ArchiveMember> Members() const;
   std::string Content(const ArchiveMember& member) const;
 

@@ -12,8 +12,8 @@
 
 namespace sparfuse::harness {
 
-// The form of a bundle. Raised where a program that knows the earlier forms would misread it; what
-// reads bundles reads every earlier version, too.
+// The form of a bundle. It is raised if a program that knows only the earlier forms would misread
+// the new one. Readers of bundles read every earlier version, too.
 inline constexpr int kBundleVersion = 3;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kTableMember = "table.json";
@@ -29,9 +29,9 @@ std::string ManifestText(const BundleContent& content, const SourceState& writte
 
 class Bundle {
  public:
-  // Reads the manifest and finds all members. Throws Error{kData} for a file that is no bundle, one
-  // of a later version (with both versions and what reads it), one whose manifest was edited, and
-  // one whose members are not those of the manifest.
+  // Reads the manifest and finds all members. Throws Error{kData} for a file that is no bundle, for
+  // one of a later version (naming both versions and the program that reads it), for an edited
+  // manifest, and for members that are not in the manifest or missing.
   explicit Bundle(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return archive_.path(); }
@@ -39,8 +39,8 @@ class Bundle {
   int version() const noexcept { return version_; }
   const SourceState& written_by() const noexcept { return written_by_; }
 
-  // Throw Error{kData} where the bytes have another hash than the manifest says, or where they are
-  // not what `export` writes: of another id, unredacted, with other keys.
+  // Throw Error{kData} if the hash of the bytes is not the manifest's, or if `export` would not
+  // write them so: another id, not redacted, other keys.
   BundledTrial Trial(const std::string& id) const;
   // The bytes of the trial's files, by name; of one that was looked at before, for the hashes are
   // all that is held against them.

@@ -117,8 +117,7 @@ void Scrub(Trial& trial, const TextScrubber& scrubber, const std::set<std::strin
     if (trial.origin.empty()) SPARFUSE_THROW(kData, "origin: expected hexadecimal digits");
     if (trial.trial_id.empty()) SPARFUSE_THROW(kData, "trial_id: expected a place");
   } catch (const Error& error) {
-    SPARFUSE_THROW(kData, fmt::format("{}: the part that may leave this machine is no trial: "
-                                      "{}",
+    SPARFUSE_THROW(kData, fmt::format("{}: the part that may leave this machine is not a trial: {}",
                                       name, error.what()));
   }
 }

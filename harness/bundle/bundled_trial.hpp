@@ -13,8 +13,8 @@
 
 namespace sparfuse::harness {
 
-// By which scrubbing a trial left. What left by an earlier one keeps its bytes, as does what left
-// by this one and came back.
+// The version of the scrubbing with which a trial left. A trial that left with an earlier version
+// keeps its bytes, and so does one that left with this version and came back.
 inline constexpr int kRedaction = 3;
 
 struct BundledTrial {
@@ -26,19 +26,20 @@ struct BundledTrial {
   std::map<std::string, std::string> Hashes() const;
 };
 
-// The trial at `place` beneath the store's trials: its records, scrubbed, with hashes of what
-// leaves. Throws Error{kData} where a file cannot be read or has a key that no record has. stays:
-// gets the names of files that do not leave, and of what is kept in private.json.
+// The trial at `place` in the store's folder of trials: its records, scrubbed, with hashes of the
+// files that leave. stays: gets the names of the files that do not leave, and the facts that are
+// kept in private.json. Throws Error{kData} if a file cannot be read or has a key that no record
+// has.
 BundledTrial BundleTrial(const Store& store, const std::string& place, const TextScrubber& scrubber,
                          std::set<std::string>& stays);
-// The same of files that lie anywhere, by name.
+// As above, for files from any place, by name.
 BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::string& name,
                          const TextScrubber& scrubber);
 
-// What leaves of all records, by key ("trial.json: config.workers").
+// The keys of all records that leave, with the way of leaving ("trial.json: config.workers").
 LeavingKeys KeysThatLeave();
 
-// The form in which trials and annotations are written.
+// The text of a trial or an annotation in a bundle.
 std::string WrittenJson(const nlohmann::json& value);
 
 // An annotation, scrubbed unless it left before; `trial_id` is the id within bundles.

@@ -22,7 +22,7 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
     try {
       const BundledTrial trial = BundleTrial(store, row.trial_id, scrubber_, summary_.stays);
       if (trial.id() != row.trial_id)
-        SPARFUSE_THROW(kData, fmt::format("{}: its id is no path of a trial", row.trial_id));
+        SPARFUSE_THROW(kData, fmt::format("{}: its id is not the path of a trial", row.trial_id));
       const Recomputed numbers = RecomputeMetrics(trial.trial, trial.files);
       if (!numbers.differs.empty())
         SPARFUSE_THROW(kData, fmt::format("{}: {}: its receivers would refuse it", row.trial_id,

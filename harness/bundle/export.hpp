@@ -18,7 +18,7 @@ struct ExportSummary {
   std::vector<std::string> left_out;  // trials that do not leave, and why; sentences
 };
 
-// What a bundle of the store's trials would have: the first half of an export.
+// The content of a bundle of the store's trials: the first half of an export.
 class Export {
  public:
   // `rows` are the trials to export, of Store::Rows. Says on standard error how far it is.
@@ -26,7 +26,7 @@ class Export {
 
   const ExportSummary& summary() const noexcept { return summary_; }
   // Writes the bundle; equal trials, annotations and `written_by` give equal bytes. Nothing is at
-  // `out` before it is complete. Throws Error{kData} where a trial changes meanwhile, and where the
+  // `out` before it is complete. Throws Error{kData} if a trial changes meanwhile, or if the
   // file cannot be written.
   void Write(const SourceState& written_by, const std::filesystem::path& out) const;
 

@@ -1,4 +1,4 @@
-// Holds a trial of a bundle to the files that lie beside it, and to the other trials of its bundle.
+// Checks a trial of a bundle against its files, and against the other trials of the bundle.
 #pragma once
 
 #include <map>
@@ -10,16 +10,17 @@
 
 namespace sparfuse::harness {
 
-// "" or what its files say otherwise than the trial: its list of files, a number by outcome.json,
-// from which a run makes its trial, or that file missing.
+// "" or the contradiction between the trial and its files: another list of files, a number that
+// differs from outcome.json (from which a run makes its trial), or a missing outcome.json.
 std::string WhatFilesContradict(const BundledTrial& bundled);
 
-// What trials of one bundle say of each other.
+// Compares the trials of one bundle with each other.
 class OtherTrials {
  public:
-  // "" or how the trial contradicts one that was held before: trials of one launch began together,
-  // on the same hosts, and are no more than the launch says; none has the steps of another
-  // (KnownSteps). Takes the trial among those that later ones are held to if it is "".
+  // "" or the contradiction between the trial and one that was checked before. Trials of one launch
+  // began together on the same hosts, and are no more than the launch says. No trial has the steps
+  // of another (KnownSteps). If there is no contradiction, later trials are checked against this
+  // one, too.
   std::string WhatContradicts(const BundledTrial& bundled);
 
  private:

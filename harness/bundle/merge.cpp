@@ -167,7 +167,7 @@ class Merger {
     const fs::path directory = store_.Directory(id);
     if (SomethingIsAt(directory) && !store_.trash().Take(directory, id)) {
       throw Refused{
-          fmt::format("{}: {} is there and is no trial: move it away", id, directory.string())};
+          fmt::format("{}: {} exists and is not a trial: move it away", id, directory.string())};
     }
     if (const std::string other = TrialAround(id); !other.empty())
       throw Refused{fmt::format("{}: the store has a trial {}", id, other)};
@@ -250,7 +250,7 @@ class Merger {
     for (std::size_t at = id.find('/'); at != std::string::npos; at = id.find('/', at + 1)) {
       const fs::path folder = store_.Directory(id.substr(0, at));
       if (SomethingIsAt(folder) && !fs::is_directory(folder))
-        throw Refused{fmt::format("{}: {} is no folder: move it away", id, folder.string())};
+        throw Refused{fmt::format("{}: {} is not a folder: move it away", id, folder.string())};
     }
     MakeDirectories(store_.Directory(id));
   }

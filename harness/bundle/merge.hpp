@@ -14,7 +14,7 @@ struct MergeSummary {
   std::vector<std::string> added;    // ids of trials that the store did not have
   std::size_t present = 0;           // trials that it had
   std::size_t annotations = 0;       // added
-  std::vector<std::string> refused;  // sentences: what stayed out, and why
+  std::vector<std::string> refused;  // sentences: each trial that stayed out, and why
   // Trials that ran in this store and that annotations of the bundle call bad, with the reason:
   // "ID (REASON)". Left as they are without MergeRequest::take_annotations.
   std::vector<std::string> held;
@@ -25,13 +25,13 @@ struct MergeRequest {
   bool take_annotations = false;  // of others, of trials that ran in this store
 };
 
-// Adds what the store lacks. A trial is present where the store's of its id leaves with the same
-// bytes, names that were removed apart. Refused, each by itself: what
-// does not hold (Verify), and what has an id that the store has with other bytes; refused whole: a
-// bundle whose table its trials do not give. A call that is killed leaves each trial whole or
-// unfinished; the next one goes on. The index has to be opened afterwards.
+// Adds the trials that the store lacks. A trial is present if the store has one of its id that
+// would leave with the same bytes, apart from removed names. Refuses single trials that do not pass
+// Verify, and trials whose id the store has with other bytes. Refuses the whole bundle if its table
+// does not follow from its trials. If a call is killed, each trial is whole or unfinished, and the
+// next call goes on. The index must be opened afterwards.
 //
-//   rows  of the store, whose hosts' names do not count in what is compared.
+//   rows  of the store; the comparison ignores the names of their hosts.
 MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle,
                    const std::vector<TrialRow>& rows = {}, const MergeRequest& request = {});
 

@@ -23,13 +23,13 @@ struct CheckedTrial {
 
 struct Verification {
   nlohmann::json table;  // TableOfTrials, of the trials that are as they were written
-  std::map<std::string, CheckedTrial> trials;  // by id: what the numbers of the table are of
+  std::map<std::string, CheckedTrial> trials;  // by id: the sources of the table's numbers
   std::vector<TrialRow> rows;                  // with their annotations, of the trials that hold
-  // Trials whose numbers were made again from their steps, those that have none to do so, and those
-  // without numbers of their own: failed ones and results of others.
+  // Trials whose numbers were computed again from their steps; trials without steps for that; and
+  // trials without numbers of their own, that is failed ones and results of others.
   std::size_t of_steps = 0, without_steps = 0, without_numbers = 0;
-  // Of the first: those with evaluations that were held to steps and metrics, and those of the form
-  // of earlier bundles, whose other facts are not.
+  // Part of the first: trials with evaluations that were checked against steps and metrics, and
+  // trials in the form of earlier bundles, whose other facts were not checked.
   std::size_t of_evaluations = 0, of_earlier_form = 0;
   // In how many trials something is stated that nothing else tells (Recomputed::unchecked), by the
   // reason and the name.
@@ -40,20 +40,21 @@ struct Verification {
   std::map<std::string, std::string> refused;  // by id: why a trial does not hold, a sentence
   // A sentence if the readable trials give other rows than the table has of them; or "".
   std::string table_differs;
-  std::vector<std::string> problems;  // all of these; none: every byte is as it was written
+  std::vector<std::string> problems;  // all of these; none: every byte is as written
 };
 
-// Reads every byte of the bundle, makes the metrics of trials again whose steps it has, and its
-// table.
+// Reads every byte of the bundle, and computes again its table and the metrics of all trials that
+// have steps.
 Verification Verify(const Bundle& bundle);
 
-// Keys of a trial of which nothing else in a bundle says the same: with all hashes made again, and
-// for keys of its cell its name, they can be anything. "started_utc", "config.recipe",
-// "launch.nodes.*.cores"; a key stands for all beneath it. What a system and nodes have is told of
-// several hosts, whose system they are, and not of one.
+// Keys of a trial that nothing else in a bundle confirms. Somebody who computes all hashes again,
+// and the cell's name for keys of a cell, can set them to anything. Examples: "started_utc",
+// "config.recipe", "launch.nodes.*.cores". A key includes all keys below it. Facts of a system and
+// its nodes are confirmed if the trial has several hosts, whose system they are, and not if it has
+// one.
 std::span<const std::string> KeysThatNothingTells();
 
-// What a verification did not check, a sentence each: "3 of 227 trials without steps: not checked".
+// The checks that were not possible, a sentence each: "3 of 227 trials without steps: not checked".
 std::vector<std::string> WhatIsNotChecked(const Verification& verification);
 
 }  // namespace sparfuse::harness

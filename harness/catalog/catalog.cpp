@@ -342,7 +342,7 @@ OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::p
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) {
     SPARFUSE_THROW(kConfig,
-                   fmt::format("{} is not there; expected the file of a method", path.string()));
+                   fmt::format("no file {}: expected the file of a method", path.string()));
   }
   const std::string text = ReadFile(path);
   Method method = CheckedMethod(catalog, path.string(), text);

@@ -23,7 +23,7 @@ namespace sparfuse::harness {
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
 inline constexpr int kModelEngineRevision = 8;
-inline constexpr int kProfileRevision = 5;  // of what profile trials measure
+inline constexpr int kProfileRevision = 5;  // of the measurements of profile trials
 
 struct Catalog {
   std::vector<Method> methods;
@@ -33,39 +33,39 @@ struct Catalog {
   std::span<const CollectiveDescriptor> collectives;
   std::span<const workloads::WorkloadDescriptor> workloads;
   std::filesystem::path own_methods = {};  // a folder of the user's with methods' files, or ""
-  // Folders with NAME.toml: the file of a method, part = "python:FILE.py:Class" or, where a plugin
-  // has it, library = "FILE.so".
+  // Folders with NAME.toml: the file of a method, part = "python:FILE.py:Class", or, from a plugin,
+  // library = "FILE.so".
   std::vector<std::filesystem::path> plugins = {};
   // The Python whose packages may name parts, or "".
   std::filesystem::path python = {};
 };
 
-// The registries that this program was built with, each method checked against the parts it names.
-// Throws Error{kConfig} naming the method's file that does not fit.
+// The registries that this program was built with. Each method is checked against the parts it
+// names. Throws Error{kConfig} naming the file of a method that does not fit.
 Catalog BuiltInCatalog();
 
-// What a method is made of in one trial, from the method's file, its parts' defaults and `given`: a
-// flat table whose keys are options of the strategy, planner or collective, the groups
-// "strategy_options", "planner_options" and "collective_options", SendingOptions() where payloads
-// are sent, "collective", or "plan". JSON, as files give it: any keys, of any types. Throws
-// Error{kConfig} naming method, key, value and the nearest known option.
+// The composition of a method in one trial, from the method's file, the defaults of its parts, and
+// `given`. `given` is a flat table. Its keys are options of the strategy, planner or collective;
+// the groups "strategy_options", "planner_options" and "collective_options"; SendingOptions() if
+// payloads are sent; "collective"; or "plan". It is JSON, as files give it, with keys and types
+// still unchecked. Throws Error{kConfig} naming method, key, value and the nearest known option.
 MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method,
                                   const nlohmann::json& given);
 
-// Throws Error{kConfig} where the method's parts do not exist or do not fit together.
+// Throws Error{kConfig} if the method's parts do not exist or do not fit together.
 void CheckMethod(const Catalog& catalog, const Method& method);
 
-// The file that `given`, a method of an experiment in `folder` or of a command line, means: a path
-// that ends in .toml, or a name of no method of the catalog that has a file in its own_methods or
-// plugins. "": it means none. A path that is not there from `folder` is looked for among these,
-// too.
+// The method file that `given` names. `given` is a method of an experiment in `folder`, or of a
+// command line. It names a file if it is a path that ends in .toml, or if no method of the catalog
+// has the name and a file in own_methods or plugins does. "": it names none. A path that does not
+// exist from `folder` is looked for in these folders, too.
 std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::string& given,
                                         const std::filesystem::path& folder);
 
-// What `name`, of a file in `folder`, means: a part from outside with an absolute path, itself or
-// the one that NAME.toml in one of the catalog's plugins or an installed Python package names, or
-// else `name`. Throws Error{kConfig} naming both places where two have it, or one of them and this
-// program.
+// The part that `name`, of a file in `folder`, means. It may be a part from outside, with an
+// absolute path: `name` itself, or the one named by NAME.toml in one of the catalog's plugins or in
+// an installed Python package. Else it is `name`. Throws Error{kConfig} naming both places if two
+// have it, or one of them and this program.
 std::string FoundPart(const Catalog& catalog, const std::string& kind, const std::string& name,
                       const std::filesystem::path& folder);
 
@@ -87,23 +87,22 @@ struct NamedPart {
       part;  // as an experiment would write it: "python:FILE.py:Class", "library:FILE.so:NAME"
   std::string place;  // the file, or the package and its version
 };
-// Nothing of the parts runs. Throws Error{kConfig} naming the file and the key that is wrong.
+// Runs no part. Throws Error{kConfig} naming the file and the wrong key.
 std::vector<NamedPart> NamedParts(const Catalog& catalog);
 
-// The files of methods that a name finds, in the order in which OutsideMethodFile looks for them.
+// The files of methods that can be found by name, in the order of OutsideMethodFile's search.
 std::vector<std::filesystem::path> OutsideMethodFiles(const Catalog& catalog);
 
 struct OutsideMethod {
   Method method;
   std::string content;  // the head of the file's hash: part of the identity of its cells
 };
-// The method of a file outside the tree, checked as those of the tree are. A sparsifier that is
-// written in Python has an absolute path then; the file gives one from its own folder. Throws
-// Error{kConfig} naming the file and what is wrong with it; also for the name of a method of the
-// catalog.
+// The method of a file outside the tree, checked like the methods of the tree. A sparsifier that is
+// written in Python gets an absolute path; the file gives the path from its own folder. Throws
+// Error{kConfig} naming the file and the mistake, also if the catalog has a method of this name.
 OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::path& path);
 
-// A workload's options apart from its recipe, which says how it is trained.
+// A workload's options without its recipe, which states how it is trained.
 std::vector<OptionSpec> OptionsWithoutRecipe(const workloads::WorkloadDescriptor& workload);
 std::vector<OptionSpec> RecipeOf(const workloads::WorkloadDescriptor& workload);
 

@@ -14,18 +14,18 @@ namespace sparfuse::harness {
 struct Method {
   std::string name, title, paper, summary;
   int revision = 0;
-  std::string deviations;  // "" or what differs from the paper, one sentence each
+  std::string deviations;  // "" or the differences from the paper, one sentence each
   std::string strategy, planner, sparsifier, feedback, collective;
   Options sending;                // of SendingOptions(), as the file gives them
   bool sparsifier_fixed = false;  // an experiment may not choose another sparsifier
   Options strategy_options, planner_options, collective_options;  // as the file gives them
-  // [conformance] options: with which the method's laws are tested where the small tensors of the
-  // tests would leave a part of it idle.
+  // [conformance] options: the options with which the tests of the method's laws run, if the small
+  // tensors of the tests would leave a part of the method idle.
   Options conformance_options;
 
   // Sends whole tensors.
   bool dense() const { return sparsifier == "none"; }
-  // Sends what each rank makes of its own gradient, not sums.
+  // Whether it sends payloads, which a rank makes of its own gradient, and not sums.
   bool sends_payloads() const {
     return !dense() || sending.contains("payload_dense") || feedback != "none";
   }
@@ -41,7 +41,7 @@ bool IsMethodFile(std::string_view method);
 bool HasFormOfMethod(const std::filesystem::path& path);
 // NAME of either.
 std::string MethodNameOf(std::string_view method);
-// Whether one of the two is a file and both are of one name.
+// Whether one of the two is a file, and both have the same name.
 bool MeansMethodFile(std::string_view one, std::string_view other);
 
 }  // namespace sparfuse::harness

@@ -13,7 +13,7 @@ std::span<const Metric> Metrics() {
       {"sparsify_seconds", "s",
        "selection of the elements that are sent, median of the slowest rank"},
       {"exposed_communication_seconds", "s",
-       "time in which the rank waits for exchanges, median of the slowest rank"},
+       "time during which the rank waits for exchanges, median of the slowest rank"},
       {"decompress_seconds", "s", "adding up received payloads, median of the slowest rank"},
       {"update_seconds", "s", "update of the parameters, median of the slowest rank"},
       {"outer_seconds", "s",
@@ -21,7 +21,7 @@ std::span<const Metric> Metrics() {
        "window's steps, median of the slowest rank"},
       {"other_seconds", "s", "rest of the step, median of the slowest rank"},
       {"align_wait_seconds", "s",
-       "waiting that belongs to the method, such as for other ranks to close a buffer; median of "
+       "waiting for other ranks that the method requires, for example to close a buffer; median of "
        "the slowest rank"},
       {"window_seconds", "s",
        "with local steps: from one window's end to the next, median of the slowest rank; "
@@ -38,8 +38,8 @@ std::span<const Metric> Metrics() {
       {"densification", "",
        "elements of the sums that exchanges give, over elements that a rank selects: gamma(P)"},
       {"imbalance", "",
-       "for collectives that share sums out among ranks: elements that the busiest rank reads for "
-       "its sums over those of the average rank, mean over steps"},
+       "for collectives that distribute sums among ranks: elements that the busiest rank reads for "
+       "its sums, over the average rank's, mean over steps"},
       {"returned", "elements",
        "elements that came back to a rank's residual from exchanges, mean per step and rank"},
       {"residual_norm", "", "Euclidean norm of elements that are not sent yet"},
@@ -53,8 +53,8 @@ std::span<const Metric> Metrics() {
        "the norm of this average, before the last exchange of the first windows, mean"},
       {"anchor_distance", "", "the same distance from the anchor, over the norm of the anchor"},
       {"method_memory_bytes", "B",
-       "with local steps: memory that a rank keeps beside the workload: the anchor, the outer "
-       "state and the largest fragment that is sent"},
+       "with local steps: memory of a rank in addition to the workload's: the anchor, the outer "
+       "state and the largest sent fragment"},
       {"unsynchronised_steps", "steps",
        "with local steps: the last steps of the trial, after its last date"},
       {"loader_wait_seconds", "s",

@@ -8,16 +8,16 @@ namespace sparfuse::harness {
 
 struct Metric {
   std::string name;
-  std::string unit;     // "" where the workload's decides
+  std::string unit;     // "" if the workload's decides
   std::string meaning;  // of one trial's number
 };
 
-// Those that claims and figures may name.
+// The metrics that claims and figures may name.
 std::span<const Metric> Metrics();
 std::span<const std::string> MetricNames();
 
-// Whether a metric is a time or made of one: what other work on the machine disturbs. All else a
-// trial counts or computes.
+// Whether a metric is a time or derived from one, so that other work on the machine disturbs it. A
+// trial counts or computes all other metrics.
 bool IsTimed(const std::string& metric);
 
 }  // namespace sparfuse::harness

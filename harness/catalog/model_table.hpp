@@ -1,6 +1,6 @@
 // Finds and reads workloads that a file of the user describes, NAME.json (docs/model-tables.md). An
-// experiment file says "table:FILE.json"; a cell's configuration has the file's name and the head
-// of the hash of its content, "table:NAME@0123456789ab": an edited file makes another cell, a moved
+// experiment file says "table:FILE.json". A cell's configuration has the file's name and the head
+// of the hash of its content, "table:NAME@0123456789ab". An edited file makes another cell, a moved
 // file does not.
 #pragma once
 
@@ -16,18 +16,18 @@ namespace sparfuse::harness {
 // Raised when results on tables may change though their files do not.
 inline constexpr int kModelTableRevision = 1;
 
-// `text`: the content of the file at `path`, whose stem is its key `name`. The workload's own name
-// is left empty, its summary is the file's `source`, and its table has at least one tensor, all in
-// ready order, and a multiply-accumulate.
+// `text`: the content of the file at `path`, whose stem is the workload's key `name`. The
+// workload's own name is left empty, and its summary is the file's `source`. Its table has at least
+// one tensor and at least one multiply-accumulate, and all tensors are in ready order.
 //
-// Throws Error{kConfig} naming the file, the tensor, the key, its value and what was expected, or
-// Error{kData} where the text is no JSON.
+// Throws Error{kConfig} naming the file, the tensor, the key, its value and the expected form, or
+// Error{kData} if the text is not JSON.
 workloads::WorkloadDescriptor ParseModelTable(const std::filesystem::path& path,
                                               std::string_view text);
 
-// From what an experiment file in `folder` says to what its cells say; FindWorkload then knows the
-// table. A relative FILE lies in `folder` or else in the working directory. Throws Error{kConfig}
-// where it is in neither, or as ParseModelTable.
+// Turns the words of an experiment file in `folder` into the words of its cells. FindWorkload then
+// knows the table. A relative FILE lies in `folder` or else in the working directory. Throws
+// Error{kConfig} if it is in neither, or as ParseModelTable.
 std::string TableWorkloadName(std::string_view given, const std::filesystem::path& folder);
 
 // NAME of either; of other workloads their name. Within a part of an experiment no two tables have
@@ -38,8 +38,8 @@ std::string WorkloadLabel(std::string_view workload);
 // NAME.
 bool MeansTable(std::string_view given, std::string_view resolved);
 
-// A workload of the catalog, for what trains it. Throws Error{kConfig}, for a table with the
-// reason.
+// A workload of the catalog that can be trained. Throws Error{kConfig}, with the reason if it is a
+// table.
 const workloads::WorkloadDescriptor& NeedTrainable(const Catalog& catalog,
                                                    const std::string& workload);
 

@@ -1,6 +1,6 @@
 // Finds parts of methods in Python files and in plugins. An experiment file says
-// "python:FILE.py:ClassName" or "library:FILE.so:NAME"; a cell's configuration has the class, or
-// NAME, and the head of the hash of the file's content, "python:ClassName@0123456789ab": an edited
+// "python:FILE.py:ClassName" or "library:FILE.so:NAME". A cell's configuration has the class, or
+// NAME, and the head of the hash of the file's content, "python:ClassName@0123456789ab". An edited
 // file makes another cell, a moved file does not.
 #pragma once
 
@@ -16,12 +16,12 @@
 
 namespace sparfuse::harness {
 
-// Raised when the results of such parts may change though their files do not.
+// Raised if the results of these parts may change though their files do not.
 inline constexpr int kOutsidePartRevision = 1;
 
-// From what an experiment file in `folder` says to what its cells say; the process then knows the
-// file of this name. kind: "planner", for errors. Throws Error{kConfig} naming what is missing: the
-// file, or the class in it.
+// Turns the words of an experiment file in `folder` into the words of its cells. The process then
+// knows the file of this name. kind: "planner", for errors. Throws Error{kConfig} if the file, or
+// the class in it, is missing, and names it.
 std::string OutsidePartName(std::string_view kind, std::string_view given,
                             const std::filesystem::path& folder);
 
@@ -32,30 +32,29 @@ std::string WithFolder(std::string_view kind, std::string_view given,
 // The file of a cell's part. Precondition: OutsidePartName returned the name in this process, or
 // KnowPartFile got it.
 std::filesystem::path FileOfPart(const std::string& name);
-// FindPlanner and its like find the parts of known files, too. Finding one opens its plugin, or
-// starts Python in this
-// process, once, and throws Error{kConfig} where the file was edited since, this build lacks the
-// plugin, or Python refuses the file or the class.
+// Makes a file known. Then FindPlanner and its like also find the file's parts. They open the
+// plugin, or start Python in this process, once. They throw Error{kConfig} if the file was edited
+// since, if this build lacks the plugin, or if Python refuses the file or the class.
 void KnowPartFile(const std::string& name, const std::filesystem::path& file);
 
 struct PartOfCell {
   const char* kind;
   std::string name;
 };
-// The parts of a cell, or of a profile, that are not this program's.
+// The parts of a cell, or of a profile, that do not belong to this program.
 std::vector<PartOfCell> OutsidePartsOf(const CellConfig& config);
 
-// The files of a cell's parts, or of those that a profile measures, by name.
+// The files of a cell's parts, or of the parts that a profile measures, by name.
 std::map<std::string, std::string> FilesOfParts(const CellConfig& config);
 
-// That this process has spent in calls of parts so far.
+// The seconds that this process has spent in calls of parts so far.
 double SecondsInPython();
 
 // Whether `given`, of an experiment file, may mean the cell's `resolved`: the class is the same.
 bool MeansOutsidePart(std::string_view given, std::string_view resolved);
 
-// FindSparsifier for these names too. What a sparsifier says of itself is known only where it runs:
-// making one finds it, with its options as keywords of the class's constructor.
+// FindSparsifier that also knows these names. The properties of an outside sparsifier are known
+// only after it was made, with its options as keywords of the class's constructor.
 const SparsifierDescriptor& ResolveSparsifier(const std::string& name);
 
 }  // namespace sparfuse::harness

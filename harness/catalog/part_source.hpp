@@ -1,4 +1,4 @@
-// Says where a part that is written in Python comes from. Needs nothing of Python.
+// Describes where a part that is written in Python comes from. It does not need Python.
 #pragma once
 
 #include <filesystem>

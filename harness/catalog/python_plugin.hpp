@@ -16,18 +16,18 @@
 
 namespace sparfuse::harness {
 
-// Makes a part of one kind from a class; it lives as long as the program. Throws Error{kConfig}
-// naming file, class and what was expected.
+// Makes a part of one kind from a class. The part lives as long as the program. Throws
+// Error{kConfig} naming file, class and the expected form.
 template <class Descriptor>
 using MakePart = const Descriptor& (*)(PartSource source);
-// Of every kind but sparsifiers.
+// The makers of every kind of part except sparsifiers.
 using MakeParts = std::tuple<MakePart<PlannerDescriptor>, MakePart<StrategyDescriptor>,
                              MakePart<FeedbackDescriptor>, MakePart<CollectiveDescriptor>,
                              MakePart<QuantizerDescriptor>>;
 
 // Each starts Python in this process, once, and throws as MakePart does.
 struct PythonPlugin {
-  // The caller owns what is returned. options: keywords of the constructor.
+  // The caller owns the returned object. options: keywords of the constructor.
   Sparsifier* (*sparsifier)(const PartSource& source, const Options& options, std::uint64_t seed);
   MakeParts parts;
   double (*seconds)();  // that this process has spent in calls of parts

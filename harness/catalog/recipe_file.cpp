@@ -21,7 +21,7 @@ const std::vector<RecordKey<NamedRecipe>>& KeysOf<NamedRecipe>() {
       Given<&R::title>("title", "", "the training in one line"),
       Given<&R::source>("source", "\"\"", "the program of this training"),
       Given<&R::differs>("differs", "\"\"", "differences from the source"),
-      Given<&R::like>("like", "\"\"", "the recipe of which this one is a variant"),
+      Given<&R::like>("like", "\"\"", "the recipe that this one varies"),
       Given<&R::workload>("workload", "\"\"", "a name of `sparfuse list workloads`"),
       Given<&R::data>("data", "\"\"", "the data set"),
       Given<&R::workers>("workers", "1", "the source's number of workers", {.range = {1, 65536}}),
@@ -39,7 +39,7 @@ NamedRecipe ParseRecipeFile(std::string_view path, std::string_view text,
   NamedRecipe recipe;
   if (const nlohmann::json* like = file.Find("/like"); like != nullptr && like->is_string()) {
     const auto found = std::ranges::find(base, like->get<std::string>(), &NamedRecipe::name);
-    if (found == base.end()) file.FailValue("/like", "a recipe that is no variant of another");
+    if (found == base.end()) file.FailValue("/like", "a recipe that varies no other one");
     recipe = *found;
   }
   nlohmann::json keys = recipe.recipe;

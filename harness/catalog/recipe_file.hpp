@@ -14,13 +14,13 @@ namespace sparfuse::harness {
 
 struct NamedRecipe {
   std::string name, title, source;
-  std::string differs;  // "" or what is otherwise than in the source, a sentence each
-  std::string like;     // another recipe, whose keys this one changes; ""
+  std::string differs;  // "" or the differences from the source, a sentence each
+  std::string like;     // another recipe, whose keys this one overrides; ""
   std::string workload;
   std::string data;  // the data set that it was published with, as people call it
   int workers = 1;   // that it was published with
   int batch_per_worker = 0;
-  double target = 0;  // of the metric: what its source reaches with dense gradients; 0: not said
+  double target = 0;  // of the metric: the source's value with dense gradients; 0: not said
   nlohmann::json recipe = nlohmann::json::object();  // keys of the workload's recipe
 };
 
@@ -29,7 +29,7 @@ const std::vector<NamedRecipe>& NamedRecipes();
 // Throws Error{kConfig} with the nearest known name.
 const NamedRecipe& FindRecipe(std::string_view name);
 
-// A file for tests. base: what `like` may name.
+// Parses a file for tests. base: the recipes that `like` may name.
 NamedRecipe ParseRecipeFile(std::string_view path, std::string_view text,
                             std::span<const NamedRecipe> base);
 

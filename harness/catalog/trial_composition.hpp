@@ -9,17 +9,17 @@
 
 namespace sparfuse::harness {
 
-// The first steps that sparsify, as many, are checked to conserve mass.
+// The number of steps, from the first that sparsifies, that are checked to conserve mass.
 inline constexpr int kVerifiedSteps = 2;
 
-// Throws Error{kConfig} naming what does not exist or does not fit.
+// Throws Error{kConfig} naming the part that does not exist or does not fit.
 Composition Compose(const CellConfig& config);
 
-// The first steps of a cell's trials in which it sends all units dense.
+// The number of steps at the beginning of a cell's trials that send all units dense.
 int DenseWarmupSteps(const CellConfig& config);
 
-// Tensors in ready order, those of config.dense_tensors and config.no_feedback_tensors marked.
-// Throws Error{kConfig} when one fits no tensor.
+// Tensors in ready order, with the tensors of config.dense_tensors and config.no_feedback_tensors
+// marked. Throws Error{kConfig} if one of these fits no tensor.
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const CellConfig& config);
 
 }  // namespace sparfuse::harness

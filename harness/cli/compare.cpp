@@ -60,9 +60,10 @@ Source SourceOfBundle(const fs::path& file) {
   for (const std::string& what : WhatIsNotChecked(verified))
     fmt::print(stderr, "note: {}: {}\n", file.string(), what);
   if (!source.rows.empty() && std::ranges::all_of(source.rows, &TrialRow::imported)) {
-    SPARFUSE_THROW(kConfig, fmt::format("{}: results of others, imported, which are compared with "
-                                        "nothing; `sparfuse table` shows them beside ours",
-                                        file.string()));
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format("{}: imported results of others are not compared; `sparfuse table` lists them",
+                    file.string()));
   }
   SortByAge(source.rows);
   TellStoresApart(source.rows, "");
@@ -131,8 +132,8 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
                     experiments.empty() ? "none" : fmt::format("{}", fmt::join(experiments, ", ")));
   }
   SPARFUSE_THROW(kConfig,
-                 fmt::format("no two of these systems have a cell {}in common beside the cells of "
-                             "{}; their experiments:{}",
+                 fmt::format("no two of these systems have a common cell {}except the cells of {}; "
+                             "their experiments:{}",
                              request.experiments.empty()
                                  ? ""
                                  : fmt::format("of {} ", fmt::join(request.experiments, ", ")),
@@ -194,9 +195,10 @@ ModelRequest Model(Program& program, const std::vector<SystemSide>& sides,
   ModelRequest asked{request.transport, request.with_plan, {}};
   if (!asked.transport && asked.with_plan.empty()) {
     if (!request.profiles.empty())
-      SPARFUSE_THROW(kConfig, fmt::format("--profile {}: expected --transport or --with-plan, "
-                                          "which need a model, beside it",
-                                          request.profiles.front()));
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format("--profile {}: expected with --transport or --with-plan, which need a model",
+                      request.profiles.front()));
     return asked;
   }
   const auto models = ModelsOf(program, sides, NamedProfiles(sides, request.profiles));

@@ -1,5 +1,5 @@
-// Declares the verbs about data sets: `sparfuse data prepare | list | check | show`, and those
-// about weights.
+// Declares the verbs about data sets (`sparfuse data prepare | list | check | show`) and about
+// weights.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ struct DataPrepareRequest {
   std::filesystem::path out;                 // "": NAME in the data directory
   std::filesystem::path val_labels;          // of images that lie flat, or ""
   std::filesystem::path tokenizer;           // of texts; "": words; of questions
-  int window = 0, stride = 0, question = 0;  // of questions, in pieces; 0: BERT's usual ones
+  int window = 0, stride = 0, question = 0;  // of questions, in pieces; 0: the usual values of BERT
   bool accept = false;
 };
-// Each returns kTrialFailed where something is wrong with the data; what, sparfuse_data says.
+// Each returns kTrialFailed if something is wrong with the data; sparfuse_data prints the reason.
 int DataPrepareVerb(Program& program, const DataPrepareRequest& request);
 int DataListVerb(Program& program);
 int DataCheckVerb(Program& program, const std::string& name);
@@ -37,8 +37,8 @@ int DataShowVerb(Program& program, const DataShowRequest& request);
 // Writes weights of PyTorch, or safetensors in one or several files, as one safetensors file.
 int WeightsPrepareVerb(Program& program, const std::string& name,
                        const std::filesystem::path& from);
-// A line for each tensor of the file and each parameter of the workload: filled, skipped and why,
-// fresh, missing. kTrialFailed where the file is not of the model.
+// Prints a line for each tensor of the file and each parameter of the workload: filled, skipped and
+// why, fresh, or missing. Returns kTrialFailed if the file is not of this model.
 // data: the data set that the model trains on, or "".
 int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights,
                      const std::string& data);

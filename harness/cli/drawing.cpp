@@ -153,6 +153,14 @@ std::string VerdictCounts(const std::vector<PartResult>& results) {
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out) {
   program.ShowOthers();
   const auto loaded = program.LoadWithResults(experiment);
+  if (std::ranges::all_of(loaded->experiment.parts,
+                          [](const Part& part) { return part.figures.empty(); })) {
+    fmt::print(
+        stderr,
+        "note: {} has no [[figure]], so nothing is drawn; `sparfuse list figures` prints the "
+        "kinds of figures\n",
+        experiment);
+  }
   DrawExperiment(program, "figure", *loaded,
                  out.empty() ? FiguresFolder(program, loaded->experiment.id) : out);
   return kDone;

@@ -19,12 +19,12 @@ std::filesystem::path ReportFile(const Program& program, const std::string& id);
 // The folder of the experiment's figures in the results.
 std::filesystem::path FiguresFolder(const Program& program, const std::string& id);
 
-// Calls sparfuse_report with arguments that name all that it reads; what it prints is left out if
-// `quiet`. Throws Error{kInternal} where it fails.
+// Calls sparfuse_report with arguments that name all files it reads. If `quiet`, its output is not
+// shown. Throws Error{kInternal} if it fails.
 void RenderFile(const Program& program, const std::vector<std::string>& arguments, bool quiet);
 
 // Calls sparfuse_report with `verb` ("figure", "report", "parts", "explain") for one experiment.
-// Throws Error{kConfig} where nothing has run yet, Error{kInternal} where the package fails.
+// Throws Error{kConfig} if nothing has run yet, Error{kInternal} if the package fails.
 void DrawExperiment(Program& program, const std::string& verb, const LoadedExperiment& loaded,
                     const std::filesystem::path& out, const std::vector<std::string>& more = {});
 

@@ -42,13 +42,13 @@ void AddDeciding(const Program& program, const CellConfig& of, const CellConfig&
                  const std::string& ratio, InputsFound& found) {
   const ProfileFolders& profiles = program.store().profiles();
   if (!of.modelled() || of.cluster != over.cluster || !IsDeclared(profiles, of.cluster)) return;
-  fmt::print(stderr, "which input decides: models {} again with each input at its ends\n",
+  fmt::print(stderr, "deciding inputs: modelling {} again with each input at either end\n",
              of.cluster);
   ModelledCluster cluster(profiles, of.cluster, {});
   cluster.PrepareEnds();
   ThreadPool pool(Processors());
   const InputEffects effects = EffectsOfInputs(cluster, of, over, pool);
-  Table table{.columns = {"which input decides", "declared", "share", ratio, "measure it with"},
+  Table table{.columns = {"deciding input", "declared", "share", ratio, "measure it with"},
               .alignment = "llrll"};
   for (const InputEffect& each : effects.effects) {
     if (table.rows.size() == kInputsShown) break;

@@ -99,7 +99,7 @@ fs::path Built(const Program& program, const std::string& target) {
   if (status != 0) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("{} could not build {} in {}{}", cmake, target, build.string(),
-                               status == 127 ? ": there is no such command"
+                               status == 127 ? ": no such command"
                                              : ": expected a build that was configured with "
                                                "SPARFUSE_TESTS=ON, for workloads also with "
                                                "SPARFUSE_TORCH=ON"));

@@ -86,13 +86,13 @@ int Main(int argc, char** argv) {
   line.app
       .add_option("--own", settings.own,
                   "a folder of your own with experiments/, methods/, profiles/ (clusters) and "
-                  "systems/, looked in first")
+                  "systems/, searched first")
       ->envname("SPARFUSE_OWN")
       ->check(NotEmpty("a folder") & CLI::ExistingDirectory);
   line.app
       .add_option(
           "--plugins", settings.plugins,
-          "folders with NAME.toml of methods and parts, beside the folders of SPARFUSE_PATH")
+          "folders with NAME.toml of methods and parts, in addition to those of SPARFUSE_PATH")
       ->check(CLI::ExistingDirectory);
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));

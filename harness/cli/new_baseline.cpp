@@ -271,15 +271,12 @@ int NewBaselineVerb(Program& program, const std::string& name) {
   WriteFileDurably(registry, registered);
   const std::string test = fs::path(files.back().path).stem();
   fmt::print(
-      "changed baselines/registry.cpp\n\n"
-      "{0} is a method now, and a planner that closes a unit after four tensors. Next:\n"
-      "  1. {1}: the source, its defaults and every deviation\n"
-      "  2. {2}: the planner's rule; {3}: the property that makes the method that method\n"
-      "  3. {5}\n"
-      "     builds what that changes; then `ctest -R {4}` in the build folder and\n"
-      "     `sparfuse check method {0}`\n"
-      "  4. sparfuse plan quick --with-method {0}, then run or reproduce\n"
-      "docs/adding-a-baseline.md says more.\n",
+      "changed baselines/registry.cpp\n\n{0} is now a method, with a planner that closes a unit "
+      "after four tensors. Next:\n  1. {1}: the source, its defaults and every deviation\n  2. "
+      "{2}: the planner's rule; {3}: the property that identifies the method\n  3. {5}\n     "
+      "builds the changed parts; then `ctest -R {4}` in the build folder and\n     `sparfuse check "
+      "method {0}`\n  4. sparfuse plan quick --with-method {0}, then run or "
+      "reproduce\ndocs/adding-a-baseline.md has the details.\n",
       name, files[0].path, files[2].path, files[3].path, test, BuildLine(program, test));
   return kDone;
 }

@@ -24,8 +24,8 @@ std::string MethodText(const std::string& planner, const std::string& name);
 // The planner's class, which closes a unit after a number of tensors, and an empty line.
 std::string PlannerClass(const std::string& name);
 
-// The name is a folder, a method, and with '_' for '-' the stem of source files. Throws
-// Error{kConfig} saying what was expected.
+// The name becomes a folder, a method, and, with '_' in the place of '-', the stem of source files.
+// Throws Error{kConfig} with the expected form.
 void CheckBaselineName(const std::string& name);
 
 // The one that the program is in, or the project's.

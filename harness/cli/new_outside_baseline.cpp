@@ -155,9 +155,9 @@ int NewOutsideBaselineVerb(Program& program, const std::string& name, const fs::
   }
   for (const SourceFile& file : files) {
     if (!fs::exists(folder / file.path)) continue;
-    SPARFUSE_THROW(kConfig, fmt::format("new baseline {}: {} is there already: expected a folder "
-                                        "without it",
-                                        name, (folder / file.path).string()));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("new baseline {}: {} exists already: expected a folder without it",
+                               name, (folder / file.path).string()));
   }
   MakeDirectories(folder);
   for (const SourceFile& file : files) {
@@ -174,10 +174,9 @@ int NewOutsideBaselineVerb(Program& program, const std::string& name, const fs::
                    Word(fs::absolute(folder).lexically_normal()), Word(BuildFolderOf(program)));
   const std::string shown = WithFolder("planner", part, folder);
   fmt::print(
-      "\n{} is a method now, with a planner that closes a unit after four tensors. Next:\n{}"
-      "  2. sparfuse check planner {}\n"
-      "  3. sparfuse plan quick --with-method {}/{}.toml, then run or reproduce\n"
-      "docs/adding-a-baseline.md says more.\n",
+      "\n{} is now a method, with a planner that closes a unit after four tensors. Next:\n{}  2. "
+      "sparfuse check planner {}\n  3. sparfuse plan quick --with-method {}/{}.toml, then run or "
+      "reproduce\ndocs/adding-a-baseline.md says more.\n",
       name, build, Word(shown), at, name);
   return kDone;
 }

@@ -171,8 +171,8 @@ fs::path Program::FileOf(const std::string& name) const {
   }
   if (name == kImported) {
     SPARFUSE_THROW(kConfig,
-                   "imported is no experiment: `sparfuse import list` prints imported results, and "
-                   "tables of experiments show those that stand beside them");
+                   "imported is not an experiment: `sparfuse import list` prints imported results, "
+                   "and tables of experiments list the results that fit them");
   }
   FailUnknown(name, known);
 }

@@ -17,7 +17,7 @@
 
 namespace sparfuse::harness {
 
-// What each verb returns; one that ends early throws an Error.
+// The exit status of each verb; one that ends early throws an Error.
 enum ExitCode {
   kDone = 0,
   kTrialFailed = 1,
@@ -53,9 +53,9 @@ class Program {
   DisturbedTrials disturbed() const noexcept { return settings_.disturbed; }
   const Store& store() const noexcept { return store_; }
   const Catalog& catalog();  // joined by the first call
-  // Where experiments are looked for, in this order.
+  // The folders that are searched for experiments, in this order.
   std::vector<std::filesystem::path> experiments() const;
-  std::filesystem::path systems() const;  // where systems are described
+  std::filesystem::path systems() const;  // with descriptions of systems
   std::filesystem::path Python() const;   // of the project's environment, or the system's
 
   // Whether `name` is a folder beneath experiments/: all of its experiments are meant.
@@ -65,30 +65,31 @@ class Program {
   // As Load; of a name without a file, the cells that the store has trials of, and a note says so.
   Experiment LoadOrStored(const std::string& name);
   std::vector<Experiment> LoadAll(const std::string& name);  // of a paper, or the one
-  // As LoadAll, of several names, with methods that join their method axes: names, or the files of
-  // methods. Live cells of these get blocks beside their references, on what `launches` are on,
-  // which are asked where that is not known. Throws Error{kConfig} where nothing lists methods on
-  // an axis.
+  // As LoadAll, of several names, with methods added to their axes of methods. methods: names, or
+  // files of methods. Live cells of these methods get blocks next to their references, on the hosts
+  // of `launches`; hosts that are not known yet are asked. Throws Error{kConfig} if no axis lists
+  // methods.
   std::vector<Experiment> LoadJoined(const std::vector<std::string>& names,
                                      std::vector<std::string> methods, RunOptions& launches);
 
-  // The store's trials, as Store::Rows; warns of what is left out.
+  // The store's trials, as Store::Rows; warns about trials that are left out.
   std::vector<TrialRow> Rows() const;
   std::vector<std::unique_ptr<LoadedExperiment>> WithResults(std::vector<Experiment> experiments);
   std::unique_ptr<LoadedExperiment> LoadWithResults(const std::string& name);  // as LoadOrStored
 
-  // From now on results are of the machine whose hash begins so. Without it they are of this
-  // machine or, where it has none, of that of the newest trial.
+  // From now on results are of the machine whose hash begins with `begin`. Without this call they
+  // are of this machine, or, if it has no results, of the machine of the newest trial.
   void ShowSystem(const std::string& begin) { system_ = begin; }
 
   // From now on results are as pages show them, which others may see.
   void ShowOthers() { for_others_ = true; }
 
-  // Options of a run with the program's root and worker, which other hosts find by its absolute
-  // path. Throws what ReadLaunchMethod throws.
+  // Options of a run with the program's root and worker. Other hosts find the worker by its
+  // absolute path. Throws the errors of ReadLaunchMethod.
   RunOptions OptionsOfRuns(const LaunchOptions& launch) const;
-  // Asks hosts what they are (RunOptions::nodes) where launches are across hosts and nobody asked
-  // yet; says what would fail there. Of hosts that do not answer, what the newest trials say.
+  // LearnNodes asks the hosts for their description (RunOptions::nodes) if launches are across
+  // hosts and nobody has asked yet. It prints what would fail there. RememberNodes takes the
+  // description from the newest trials, for hosts that do not answer.
   void LearnNodes(RunOptions& options) const;
   // What launches are on, by the newest trials, without asking.
   void RememberNodes(RunOptions& options) const;
@@ -98,7 +99,7 @@ class Program {
  private:
   std::filesystem::path FileOf(const std::string& name) const;
   std::vector<std::string> NamesOfFiles() const;  // experiments, as users name them
-  // The first file or folder of this name beneath experiments(); "" where there is none.
+  // The first file or folder of this name beneath experiments(); "" if there is none.
   std::filesystem::path FindExperiment(const std::string& name) const;
   std::filesystem::path FindPaper(const std::string& name) const;
   std::vector<Experiment> LoadAll(const std::string& name, std::span<const std::string> joined);
@@ -110,11 +111,11 @@ class Program {
   bool for_others_ = false;
 };
 
-// Runs a command on this program's terminal and returns its exit status; 127 where there is none of
-// that name, 128 + N where signal N ended it.
+// Runs a command on this program's terminal and returns its exit status; 127 if there is none of
+// that name, 128 + N if signal N ended it.
 int RunCommand(const std::vector<std::string>& command);
 
-// Prints what --json says, of anything; bytes that are not UTF-8 are replaced.
+// Prints the output of --json. Bytes that are not UTF-8 are replaced.
 void PrintJson(const nlohmann::json& value);
 
 }  // namespace sparfuse::harness

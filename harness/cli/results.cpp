@@ -227,7 +227,7 @@ int StatusVerb(Program& program, const std::string& name) {
   for (const auto& [system, count] : systems)
     fmt::print("system {}: {} trial(s), {}\n", system.first, count, system.second);
   if (!imported.empty()) {
-    fmt::print("{} imported result(s) beside, compared with nothing (sparfuse import list)\n",
+    fmt::print("{} imported result(s), which are not compared (sparfuse import list)\n",
                imported.size());
   }
   fmt::print("{} trial(s) of this experiment in {}\n", trials.size(),

@@ -12,7 +12,7 @@
 
 namespace sparfuse::harness {
 
-// What `sparfuse run --submit` gives to Slurm.
+// The options of `sparfuse run --submit`.
 struct SubmitRequest {
   bool submit = false;
   std::string sbatch_options;            // one line, as sbatch takes them
@@ -22,13 +22,14 @@ struct SubmitRequest {
 
 int SubmitVerb(Program& program, const std::vector<Experiment>& experiments,
                const SubmitRequest& request);
-// What Submit would give to Slurm, were nothing there yet.
+// Prints the scripts that Submit would give to Slurm if nothing were there yet.
 int PrintScripts(Program& program, const std::vector<Experiment>& experiments,
                  const SubmitRequest& request);
-// Called by a job that ran a block to its end, for those that submitted it.
+// A job calls it after it has run a block to its end, so that the program that submitted the job
+// learns of it.
 void RecordBlock(Program& program, const std::vector<Experiment>& experiments, int block,
                  const RunSummary& summary);
-// By block; empty where nothing was submitted.
+// By block; empty if nothing was submitted.
 std::map<int, BlockState> StatesOfBlocks(Program& program, const Experiment& experiment);
 
 }  // namespace sparfuse::harness

@@ -18,12 +18,12 @@
 
 namespace sparfuse::harness {
 
-// Where `name` may be a paper, that is a folder of experiments/, all of its experiments are meant.
+// If `name` may be a paper, that is a folder of experiments/, all its experiments are meant.
 
 struct PlanRequest {
   std::string name;
   std::vector<std::string> with_methods;  // that join every method axis
-  bool why = false;                       // say for each trial what the store lacks
+  bool why = false;                       // say for each trial why the store lacks it
   bool commands = false;                  // print the line of each launch
   bool modelled = false;                  // modelled trials alone, with the profiles they need
   bool fresh = false;                     // as if the store had nothing
@@ -36,18 +36,19 @@ struct RunRequest {
   std::vector<std::string> names;
   std::vector<std::string> with_methods;  // that join every method axis
   bool fresh = false;                     // run everything again
-  bool retry_disturbed = false;           // and what only disturbed trials stand for
+  bool retry_disturbed = false;           // and cells with disturbed trials alone
   std::optional<int> block;               // nothing: all
   SubmitRequest submit;
   std::optional<bool> fingerprint;  // RunOptions::fingerprint
   LaunchOptions launch;
 };
 int RunVerb(Program& program, const RunRequest& request);
-// Runs what the store lacks and prints how many trials ran well, failed and were there.
+// Runs the trials that the store lacks, and prints how many ran well, how many failed and how many
+// were there.
 RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experiments,
                        const RunOptions& options);
 
-// The tables of an experiment, headed by what disturbed its trials.
+// Prints the tables of an experiment, and above them the disturbances of its trials.
 void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format);
 
 // experiment "": a line for each that the store has trials of.
@@ -64,7 +65,7 @@ struct CompareVerbRequest {
   std::string format = "md";      // or "latex", "csv"
   std::filesystem::path figures;  // a folder for figures and their numbers, or ""
   bool transport = false;
-  std::vector<std::string> profiles;       // "SIDE=NAME": which profile stands for a side
+  std::vector<std::string> profiles;       // "SIDE=NAME": the profile of a side
   std::string with_plan;                   // the side whose plans the others get, or ""
   std::filesystem::path write_experiment;  // a new file: cells that measure these plans, or ""
 };
@@ -80,7 +81,7 @@ int SiteVerb(Program& program, const SiteRequest& request);
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.
 int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out);
-// Predictions of published numbers beside formulas, in one table of all experiments of the names.
+// Predictions of published numbers next to formulas, in one table of all experiments of the names.
 int SkillVerb(Program& program, const std::vector<std::string>& names);
 int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out);
 
@@ -88,9 +89,9 @@ struct ReproduceRequest {
   std::string name;
   std::vector<std::string> with_methods;  // that join every method axis
   bool fresh = false;                     // run everything again
-  bool strict = false;                    // kClaimNotReproduced where a claim fails
+  bool strict = false;                    // kClaimNotReproduced if a claim fails
   bool modelled = false;         // modelled trials and the profiles that they need, no others
-  bool retry_disturbed = false;  // run again what only disturbed trials stand for
+  bool retry_disturbed = false;  // run cells with disturbed trials alone again
   LaunchOptions launch;
 };
 int ReproduceVerb(Program& program, const ReproduceRequest& request);
@@ -116,7 +117,7 @@ struct AdviseOptions {
   bool phase = false;         // draw the phase diagram
   bool utilisation = false;   // find the rates that utilisations need
   std::filesystem::path out;  // of it: a folder; "": the working directory
-  TraceImport trace;          // files: none, or of the training whose step it is
+  TraceImport trace;          // files: none, or of the training that contains the step
 };
 int AdviseVerb(Program& program, const AdviseOptions& asked);
 
@@ -138,7 +139,7 @@ struct DoctorRequest {
   bool hosts = false;  // of a launch, in the place of this machine
   int ranks = 0;       // 0: one a host
 };
-// kTrialFailed where trials would fail on the hosts of a launch.
+// kTrialFailed if trials would fail on the hosts of a launch.
 int DoctorVerb(Program& program, const DoctorRequest& request);
 int ProveVerb(Program& program, const std::string& method);
 int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason);
@@ -146,17 +147,17 @@ int AnnotateVerb(Program& program, const std::string& trial, const std::string& 
 struct ExportRequest {
   std::vector<std::string> names;  // ids of experiments or papers, or .toml files
   std::filesystem::path out;       // FILE.sparfuse; "": none is written
-  bool show = false;               // list the keys that leave and those that stay
+  bool show = false;               // list the keys that leave and the keys that stay
 };
-// kTrialFailed where a trial had to be left out.
+// kTrialFailed if a trial had to be left out.
 int ExportVerb(Program& program, const ExportRequest& request);
 struct MergeVerbRequest {
   std::vector<std::filesystem::path> files;
   bool take_annotations = false;  // MergeRequest::take_annotations
 };
-// kTrialFailed where anything was refused; the rest is merged.
+// kTrialFailed if anything was refused; the rest is merged.
 int MergeVerb(Program& program, const MergeVerbRequest& request);
-// kTrialFailed where the bundle is not as it was written.
+// Returns kTrialFailed if the bundle is not as written.
 int VerifyVerb(Program& program, const std::filesystem::path& file);
 
 int CalibrateVerb(Program& program, const std::string& cluster);
@@ -167,11 +168,11 @@ struct ClusterImport {
   std::string cluster, from;  // "nccl-tests", "osu", "fingerprint", "nccl-inspector", ...
   std::vector<std::string> logs;
   int ranks = 0, nodes = 0;  // 0: as the logs say
-  std::string operation;     // of logs that do not say; or ""
+  std::string operation;     // for logs that do not name it; or ""
   bool print = false;        // write nothing
 };
-// Takes links that others measured into results/profiles/NAME.toml: curves are written, apart from
-// what is there; lines of [input] are printed, since those there are their owner's.
+// Takes links that others measured into results/profiles/NAME.toml. Curves are written, in a block
+// of their own. Lines of [input] are printed only, because [input] belongs to the file's owner.
 int ClusterImportVerb(Program& program, const ClusterImport& asked);
 // Presets, stacks and clusters.
 int ClusterListVerb(Program& program);
@@ -180,10 +181,10 @@ struct ImportRequest {
   ImportForm form = ImportForm::kTable;
   std::filesystem::path file;
   ImportMapRequest map;
-  bool dry_run = false;           // show what would be, and write nothing
-  bool keep_implausible = false;  // with the doubt beside each number
+  bool dry_run = false;           // show the result, and write nothing
+  bool keep_implausible = false;  // with the doubt in a column of its own
 };
-// kTrialFailed where a number is implausible, or the store has another: then nothing is imported.
+// kTrialFailed if a number is implausible, or the store has another: then nothing is imported.
 int ImportVerb(Program& program, const ImportRequest& request);
 int ImportListVerb(Program& program);
 struct KinetoImport {
@@ -191,7 +192,8 @@ struct KinetoImport {
   TraceImport trace;
   bool print = false;  // write nothing
 };
-// Takes a trace into results/profiles/CLUSTER.toml, with its model table and all facts beside.
+// Takes a trace into results/profiles/CLUSTER.toml. Its model table and all facts go next to that
+// file.
 int ImportKinetoVerb(Program& program, const KinetoImport& asked);
 
 struct ProfileRequest {
@@ -202,11 +204,11 @@ struct ProfileRequest {
   LaunchOptions launch;  // over several hosts: ranks are spread over all of them
   int threads = 1;       // of a rank
   std::optional<int> batch;
-  std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
+  std::vector<std::string> sparsifiers = {"all"};  // "all": all without an origin in their name
   std::vector<std::string> quantizers = {"all"};
   int warmup = 5;                  // steps of training before the timed ones
   int passes = 50;                 // timed
-  std::vector<std::string> links;  // "GBPS:ALPHA_US[:GBPS:ALPHA_US]": beside the machine's own
+  std::vector<std::string> links;  // "GBPS:ALPHA_US[:GBPS:ALPHA_US]": besides the machine's own
   int ranks_per_node = 2;          // of a link with two more numbers
   std::string name;                // of the file in results/profiles, or ""
   bool fresh = false;
@@ -225,9 +227,9 @@ struct SystemInit {
 // Writes a description of a system that begins with this node, or adds this node to one that has
 // none like it; nothing that is there is changed.
 int SystemInitVerb(Program& program, const SystemInit& asked);
-// kTrialFailed where something is still to be written or contradicts what is detected here.
+// Returns kTrialFailed if the file has open entries or contradicts the hardware detected here.
 int SystemCheckVerb(Program& program, const std::string& name);
-// What is measured, and over which ranks.
+// The quantities to measure, and the ranks.
 struct SystemFingerprint {
   std::string name = "this-system";   // of results/systems/NAME.fingerprint.json
   int ranks = 0, ranks_per_node = 0;  // 0: two a host
@@ -236,7 +238,7 @@ struct SystemFingerprint {
   std::string link;  // "GBPS:ALPHA_US", or "": the machine's own
   LaunchOptions launch;
 };
-// Measures it, says what has changed since the file was written, and keeps it there.
+// Measures the system, prints the changes since the file was written, and writes the file.
 int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked);
 
 }  // namespace sparfuse::harness

@@ -502,7 +502,7 @@ std::string RateConflict(const DeclaredCluster& cluster, const ReferenceStep& st
     return fmt::format(
         "{} sends {:.4g} MB or more out of a node: with all of backward to hide in that is {:.4g} "
         "Gbit/s, and the nominal rate is {:g} (inter_node_gbps, network_cards): the network is "
-        "faster than declared, or the time is of another step",
+        "faster than declared, or the time belongs to another step",
         of, 1e-6 * rate->least_bytes, rate->least, rate->nominal);
   }
   if (rate->most < kTooLittle * rate->delivered) {

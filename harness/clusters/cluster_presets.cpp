@@ -77,9 +77,11 @@ fs::path PlaceOfNewCluster(const ProfileFolders& profiles, const std::string& na
   }
   for (const char* extension : {".toml", ".json"}) {
     if (!profiles.Has(name + extension)) continue;
-    SPARFUSE_THROW(kConfig, fmt::format("cluster \"{}\": {} is there; expected a name that is not "
-                                        "taken, nothing is overwritten",
-                                        name, profiles.File(name + extension).string()));
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format(
+            "cluster \"{}\": {} exists; expected a new name, because nothing is overwritten", name,
+            profiles.File(name + extension).string()));
   }
   return profiles.own() / (name + ".toml");
 }

@@ -11,17 +11,18 @@ namespace sparfuse::harness {
 
 struct NewCluster {
   std::string name, preset;
-  int nodes = 0;           // 0: as many as the preset has
+  int nodes = 0;           // 0: the number of the preset
   int ranks_per_node = 0;  // 0: all cards of a node
 };
 
-// The file of the preset with the nodes and ranks wanted; of a node's network cards as many as its
-// ranks have a share in. The text is read as a cluster before it is returned. Throws Error{kConfig}
-// for an unknown preset, and for more ranks a node than it has cards.
+// The file of the preset with the wanted nodes and ranks. Of a node's network cards it keeps the
+// share of its ranks. The text is read as a cluster before it is returned. Throws Error{kConfig}
+// for an unknown preset, and for more ranks a node than the node has cards.
 std::string ClusterFromPreset(const ProfileFolders& profiles, const NewCluster& wanted);
 
-// Where the file of a new cluster goes: among the results folder's own. Throws Error{kConfig} for a
-// name that is none (as ProfileFile), or that a cluster has, measured or declared.
+// The path for the file of a new cluster, in the results folder's own clusters. Throws
+// Error{kConfig} for a name that is not valid (as ProfileFile), and for the name of a measured or
+// declared cluster.
 std::filesystem::path PlaceOfNewCluster(const ProfileFolders& profiles, const std::string& name);
 
 }  // namespace sparfuse::harness

@@ -187,8 +187,8 @@ void DeclaredCluster::CheckWorkload(const std::string& workload) const {
   for (const ComputeTime& time : compute) known.insert(time.families.begin(), time.families.end());
   SPARFUSE_THROW(
       kConfig,
-      fmt::format("cluster \"{}\": no input states the computing time of workload {} of family {}; "
-                  "the times in its file stand for {}: expected a [[compute]] of it, or an input "
+      fmt::format("cluster \"{}\": no input gives the computing time of workload {} of family {}; "
+                  "the times in its file are for {}: expected a [[compute]] for it, or an input "
                   "compute_tflops{}",
                   name, workload, workloads::FindWorkload(workload).family(),
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
@@ -204,9 +204,11 @@ void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
           coders, [&](const Coder& each) { return each.encodes && each.name == sparsifier; })) {
     return;
   }
-  SPARFUSE_THROW(kConfig, fmt::format("sparsifier = \"{}\" on cluster {}: neither its "
-                                      "[selection_costs] nor the encode_* of a [[coder]] has it",
-                                      sparsifier, name));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("sparsifier = \"{}\" on cluster {}: the time of its selection "
+                             "is unknown; expected it in [selection_costs], or as encode_* "
+                             "of a [[coder]]",
+                             sparsifier, name));
 }
 
 const ProfileOutcome* DeclaredCluster::MeasuredOf(const CellConfig& config) const {
@@ -258,7 +260,7 @@ std::span<const InputSpec> InputSpecs() {
       {"inter_node_efficiency", "bandwidth", kShares, 1,
        "share of inter_node_gbps that protocol and staging leave", true},
       {"host_path_gbps", "bandwidth", kPositive, 1e9,
-       "rate of a node's path to its network cards, a bound beside their own rate"},
+       "rate of a node's path to its network cards, a bound in addition to their own rate"},
       {"inter_node_us", "latency", kTimes, {}, "start-up of a hop between nodes"},
       {"intra_node_gbps",
        "bandwidth",
@@ -286,8 +288,8 @@ std::span<const InputSpec> InputSpecs() {
        "host_overhead",
        kTimes,
        {},
-       "preparation of an exchange by the host, one after another, beside the network or in line "
-       "(`host`)",
+       "preparation of an exchange by the host, one after another, in parallel with the network or "
+       "in line (`host`)",
        true},
       {"exchange_host_us_a_rank", "host_overhead", kTimes, 0, "the same for each rank", true},
       {"exchange_host_ns_an_element", "host_staging", kTimes, 0,
@@ -314,8 +316,7 @@ std::span<const InputSpec> InputSpecs() {
        "overlap",
        {0, 1},
        1,
-       "share of an exchange that goes on while its ranks compute; 0: none of it before backward "
-       "ends",
+       "share of an exchange that runs while its ranks compute; 0: none of it before backward ends",
        true},
       {"payload_overlap",
        "overlap",

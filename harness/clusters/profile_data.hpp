@@ -19,50 +19,50 @@ std::vector<TensorShape> TensorsOf(const Profile& profile);
 // Throws Error{kData} naming the first tensor that differs from the layout's.
 BackwardProfile BackwardOf(const Profile& profile, const GradientLayout& layout);
 
-// Everything but links. Throws Error{kData} naming what the profile lacks. Densities, sparsifiers
-// and quantizers are those that were measured; where tensors of one size and unlike shapes were,
-// their mean counts.
+// Everything except links. Throws Error{kData} naming the missing part of the profile. Densities,
+// sparsifiers and quantizers are the measured ones. If tensors of one size and different shapes
+// were measured, their mean counts.
 CostModel KernelCosts(const Profile& profile);
 
-// What KernelCosts takes in the place of work that the profile lacks, in words.
+// The substitutes that KernelCosts takes for work that the profile lacks, in words.
 std::vector<std::string> AssumedWork(const Profile& profile, PayloadCoding coding = {});
 
-// Adds the link between the profile's ranks, which must be more than one: for every class of links,
-// but for those within a node where the profile has these apart.
+// Adds the link between the profile's ranks, which must be more than one, for every class of links.
+// If the profile has the links within a node separately, these are left out.
 void AddLink(CostModel& cost, const Profile& profile);
 
-// Of a declared cluster: start-up time and seconds a byte for each class of links.
+// For a declared cluster: start-up time and seconds a byte for each class of links.
 void AddDeclaredLinks(CostModel& cost, const Profile& profile);
 
-// What a selection is measured on: a shape, or {} for a range of the flat gradient.
+// The tensor of a measured selection: a shape, or {} for a range of the flat gradient.
 struct TimedShape {
   std::size_t numel = 0;
   std::vector<std::int64_t> shape;
   bool operator==(const TimedShape&) const = default;
 };
 
-// Ascending: the layout's own tensors, the smallest and the largest among them, at most 16 spread
-// evenly over the distinct ones; then what is larger, as fused buffers are, up to the whole
-// gradient or `elements`, whichever is more.
+// Ascending. First the layout's own tensors: the smallest, the largest, and at most 16 in all,
+// spread evenly over the distinct ones. Then larger shapes, like fused buffers, up to the whole
+// gradient or `elements`, if that is more.
 std::vector<TimedShape> ShapesToTime(const GradientLayout& layout, std::size_t elements = 0);
 
-// The profile as another measurement might have found it: every value, curve and point with an
-// entry in "relative_errors" times 1 + e z, at least 0, where e is its relative standard error and
-// z normal with mean 0 and deviation 1. The tensors' times and the tail are then scaled to the new
-// total of backward, which is known better than they are. What has no entry stays. Equal seeds give
-// equal profiles, on every machine with the same math library; draws of unlike seeds are
-// independent.
+// The profile as another measurement might have found it. Every value, curve and point with an
+// entry in "relative_errors" is multiplied by 1 + e z, at least 0; e is its relative standard
+// error, and z is normal with mean 0 and deviation 1. The tensors' times and the tail are then
+// scaled to the new total of backward, which is known better than they are. Values without an entry
+// stay. Equal seeds give equal profiles, on every machine with the same math library. Draws with
+// different seeds are independent.
 //
-// Modelling a cell with the profiles of several seeds shows what errors of measurement make of its
-// prediction. They are those within one trial: what differs from launch to launch is not in them.
-// Throws Error{kData} naming the entry that fits nothing.
+// A cell that is modelled with the profiles of several seeds shows the effect of errors of
+// measurement on its prediction. These are the errors within one trial; differences from launch to
+// launch are not included. Throws Error{kData} naming an entry that fits nothing.
 Profile Perturbed(const Profile& profile, std::uint64_t seed);
 
 // Whether any of them says how well it is known.
 bool KnowsErrors(const ProfileOutcomes& outcomes);
 
-// Outcomes of profile trials (what a modelled trial takes), each one's "profile" perturbed on its
-// own.
+// Outcomes of profile trials, the input of a modelled trial, with each one's "profile" perturbed
+// independently.
 ProfileOutcomes PerturbedOutcomes(const ProfileOutcomes& outcomes, std::uint64_t seed);
 
 }  // namespace sparfuse::harness

@@ -1,6 +1,6 @@
-// Reads and writes files of measurements that are kept apart from the trials: profiles in
-// results/profiles/NAME.json, and fingerprints, which have links and no workload's times, in
-// results/systems/NAME.fingerprint.json.
+// Reads and writes files of measurements that do not belong to trials: profiles in
+// results/profiles/NAME.json, and fingerprints in results/systems/NAME.fingerprint.json. A
+// fingerprint has links, and no times of a workload.
 #pragma once
 
 #include <filesystem>
@@ -17,37 +17,37 @@ inline constexpr const char* kByHand = "declared (by hand)";
 
 // FOLDER/NAME.json. Throws Error{kConfig} for a name that is none: letters, digits, '.', '_', '-'.
 std::filesystem::path ProfileFile(const std::filesystem::path& folder, const std::string& name);
-// Of a fingerprint: beside the profiles that have the file, or else beside the results folder's
-// own. Throws likewise.
+// The file of a fingerprint. It lies next to the profiles that have the file, or else next to the
+// results folder's own. Throws as above.
 std::filesystem::path FingerprintFile(const ProfileFolders& profiles, const std::string& name);
 // Sorted.
 std::vector<std::string> FingerprintNames(const ProfileFolders& profiles);
 
-// The outcomes of a file. Each one's kind is "measured", "imported", "declared", or kByHand where
-// the file says nothing that can be believed: what is measured has a "digest" there, the SHA-256 of
-// its canonical form with the kind. It guards against mistakes: whoever wants to deceive can
-// compute one. Throws Error{kData} naming the file, also where what was measured has been changed.
+// The outcomes of a file. The kind of each is "measured", "imported", "declared", or kByHand if the
+// file says nothing that can be trusted. A measured outcome has a "digest", the SHA-256 of its
+// canonical form with the kind. It guards against mistakes, not against deceit: anybody can compute
+// one. Throws Error{kData} naming the file, also if a measured outcome was changed.
 ProfileOutcomes ReadProfiles(const std::filesystem::path& file);
-// Of the text of such a file; errors call it `name`.
+// Parses the text of a file of profiles; errors call it `name`.
 ProfileOutcomes ParseProfiles(std::string_view text, const std::string& name);
-// Durably, one outcome a line, numbers to six digits; what is measured with its digest.
+// Writes durably, one outcome a line, numbers with six digits, measured outcomes with their digest.
 void WriteProfiles(const std::filesystem::path& file, const ProfileOutcomes& outcomes);
 
 // The kind that all have, or "measured, in part declared (by hand)".
 std::string KindOfAll(const ProfileOutcomes& outcomes);
 
-// What was measured of the cluster called `name`: the outcomes of results/profiles/NAME.json, then
-// those of its fingerprint; empty where there is neither. Throws as ReadProfiles.
+// The measurements of the cluster called `name`: the outcomes of results/profiles/NAME.json, then
+// the outcomes of its fingerprint. Empty if neither exists. Throws as ReadProfiles.
 ProfileOutcomes MeasuredOf(const ProfileFolders& profiles, const std::string& name);
-// What a cell of cluster `name` lacks where nothing was profiled of its workload, with `command`
-// that measures it.
+// A sentence that a cell of cluster `name` lacks a profile of its workload, with the `command` that
+// measures it.
 std::string WhatIsMissing(const ProfileFolders& profiles, const std::string& name,
                           const std::string& subject, const std::string& command);
 
-// Whether the outcome's workload, its options, batch and threads are those of a config.
+// Whether the outcome has the workload, options, batch and threads of a config.
 bool IsOfSubject(const ProfileOutcome& outcome, const CellConfig& config);
-// Those outcomes of which this is so, then, where there are any, those of fingerprints, whose links
-// are every workload's.
+// The outcomes for which IsOfSubject is true, then any fingerprints, whose links serve every
+// workload.
 ProfileOutcomes ProfilesOf(const ProfileOutcomes& outcomes, const CellConfig& config);
 
 // "text-gpt with batch 8 and 1 thread(s) a rank".
@@ -57,24 +57,23 @@ std::string SubjectName(const CellConfig& config);
 // cell that is modelled with them has.
 CellConfig MeasuredLike(const ProfileOutcomes& outcomes, CellConfig config);
 
-// The command that measures what `config` needs into the file called `name`, or, where that is "",
-// as trials of the store alone.
+// The command that measures the times that `config` needs into the file called `name`. If `name` is
+// "", it measures them as trials of the store alone.
 std::string MeasureCommand(const CellConfig& config, const std::string& name);
 
-// A profile trial as such a file has it: its profile and where, when and with what it was measured,
-// without the names of hosts. `directory` is the trial's.
+// A profile trial in the form of a file of profiles: its profile, and the place, time and software
+// of the measurement, without names of hosts. `directory` is the trial's.
 ProfileOutcome ProfileOfTrial(const std::filesystem::path& directory);
 
-// `system`, here and below: a description of a machine, of any keys.
-// Whether an outcome of a file was measured on this machine, whatever its kernel is now.
+// `system`, here and below: a description of a machine, with any keys.
+// Whether an outcome of a file was measured on this machine, with this kernel or another.
 bool IsOfMachine(const ProfileOutcome& outcome, const nlohmann::json& system);
-// Throws Error{kConfig} naming the file where its outcomes are of another machine than `system`.
+// Throws Error{kConfig} naming the file if its outcomes come from another machine than `system`.
 void CheckSameMachine(const std::filesystem::path& file, const ProfileOutcomes& outcomes,
                       const nlohmann::json& system);
 
-// Of the outcomes of a file, the one with config's workload, batch, threads, ranks and link; null
-// if there is none. Throws Error{kConfig} naming the file where it was measured in another way
-// (passes, sparsifiers).
+// The outcome with config's workload, batch, threads, ranks and link; null if there is none. Throws
+// Error{kConfig} naming the file if it was measured in another way (passes, sparsifiers).
 const ProfileOutcome* FindMeasured(const std::filesystem::path& file,
                                    const ProfileOutcomes& outcomes, const CellConfig& config);
 

@@ -69,8 +69,8 @@ std::string ClusterName::Rest() const {
 
 namespace {
 
-// For an error: the remedy if the name is a preset's, which is the draft of a cluster and none
-// itself.
+// For an error: the remedy if the name is a preset's. A preset is the draft of a cluster and no
+// cluster.
 std::string PresetRemedy(const ProfileFolders& profiles, const std::string& cluster) {
   const std::vector<std::string> presets = profiles.Names(".toml", kPresetsFolder);
   if (std::ranges::find(presets, cluster) == presets.end()) return "";
@@ -89,10 +89,11 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   }
   for (std::string& each : FingerprintNames(profiles)) known.push_back(std::move(each));
   if (std::ranges::find(known, cluster) != known.end()) return;
-  SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + PresetRemedy(profiles, cluster) +
-                              Suggestion(cluster, known) + "; sparfuse looks for its file in " +
+  const std::string suggestion = PresetRemedy(profiles, cluster) + Suggestion(cluster, known);
+  SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + suggestion +
+                              (suggestion.ends_with('?') ? "" : ".") + " Its file may be in " +
                               profiles.Text() +
-                              ", and for a fingerprint in the folder systems beside it");
+                              ", or, for a fingerprint, in the folder systems next to these");
 }
 
 fs::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster) {

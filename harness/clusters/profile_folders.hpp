@@ -12,7 +12,7 @@
 
 namespace sparfuse::harness {
 
-// Clusters whose profile is measured here: all ranks on this machine, sharing its cores; and a
+// Clusters with a profile of this machine: all ranks on this machine, sharing its cores, or a
 // machine like this one for every rank.
 inline constexpr const char* kThisMachine = "this-machine";
 inline constexpr const char* kOwnClusters[] = {kThisMachine, "machines-like-this"};
@@ -21,18 +21,18 @@ inline bool IsOwnCluster(const std::string& cluster) {
                      [&](const char* own) { return cluster == own; });
 }
 
-// Folders beside the clusters' files: the costs of a cluster's software, by its name; and whole
+// Folders next to the clusters' files: the inputs of a cluster's software, by its name, and whole
 // clusters to begin with (cluster_presets.hpp).
 inline constexpr const char* kStacksFolder = "stacks";
 inline constexpr const char* kPresetsFolder = "presets";
 
-// Where profiles and clusters are looked for, in this order: a folder of the user's where there is
-// one, the results folder's, and those that the project comes with.
+// The folders that are searched for profiles and clusters, in this order: the user's folder if
+// there is one, the results folder's, and the project's.
 class ProfileFolders {
  public:
   template <std::convertible_to<std::filesystem::path> Folder>
   ProfileFolders(const Folder& only) : folders_{std::filesystem::path(only)} {}
-  // Each once; at least one, the first of which new files go to.
+  // Each folder once, at least one. New files go to the first.
   ProfileFolders(std::initializer_list<std::filesystem::path> folders) {
     for (const std::filesystem::path& folder : folders) {
       if (!folder.empty() && std::ranges::find(folders_, folder) == folders_.end())
@@ -40,8 +40,8 @@ class ProfileFolders {
     }
   }
 
-  // The first file of this name ("safusion-local.toml"); where there is none, its place among the
-  // own ones.
+  // The first file of this name ("safusion-local.toml"). If there is none, its path in the first
+  // folder.
   std::filesystem::path File(const std::string& name) const;
   bool Has(const std::string& name) const;
   // Names without the extension (".toml"), sorted; of a folder beneath each ("stacks"), or of
@@ -50,15 +50,15 @@ class ProfileFolders {
   const std::filesystem::path& own() const { return folders_.front(); }
   // "a, b", for errors.
   std::string Text() const;
-  // With a folder whose files come first.
+  // Returns these folders with `first` before them.
   ProfileFolders Behind(const std::filesystem::path& first) const;
 
  private:
   std::vector<std::filesystem::path> folders_;
 };
 
-// A cluster's file and, where its name goes on " without WORKLOAD, WORKLOAD", of which workloads
-// the references of that file do not calibrate.
+// A cluster's file, and the workloads whose references do not calibrate it if its name ends in "
+// without WORKLOAD, WORKLOAD".
 struct ClusterName {
   std::string file;  // without extension
   std::vector<std::string> left_out;
@@ -68,13 +68,13 @@ struct ClusterName {
   std::string Rest() const;
 };
 
-// Throws Error{kConfig} where no file is of this name and it is none of the machine's own.
+// Throws Error{kConfig} if no file has this name and it is not one of the machine's own clusters.
 void NeedCluster(const ProfileFolders& profiles, const std::string& name);
 
-// The file of a declared cluster. Throws Error{kConfig} where there is none of the name.
+// The file of a declared cluster. Throws Error{kConfig} if there is none of the name.
 std::filesystem::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster);
-// Throws Error{kConfig} where an import may not write: one of the project's files, where results
-// lie elsewhere, is everybody's.
+// Throws Error{kConfig} if an import may not write to the file: it belongs to the project, and
+// results lie elsewhere.
 void NeedOwn(const ProfileFolders& profiles, const std::filesystem::path& file);
 
 }  // namespace sparfuse::harness

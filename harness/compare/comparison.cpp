@@ -32,7 +32,7 @@ std::string WhyOtherRevisions(const TrialRow& first, const TrialRow& second) {
   if (ours == other) return "";
   for (const auto& [part, revision] : ours.items()) {
     if (other.value(part, json()) != revision) {
-      return fmt::format("{} is of revision {} and {}", part, revision.dump(),
+      return fmt::format("{} has revision {} and {}", part, revision.dump(),
                          other.contains(part) ? other[part].dump() : "none");
     }
   }

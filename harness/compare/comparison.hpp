@@ -25,13 +25,13 @@ struct CompareRequest {
   double control = kControlMoved;  // a reference that moves by more flags the block's ratios
   bool lone = false;               // also cells that the first side alone has
   DisturbedTrials disturbed = DisturbedTrials::kApart;
-  std::size_t least_sides = 2;  // that have a cell; with 1 also what one side alone has
+  std::size_t least_sides = 2;  // that have a cell; with 1, cells of one side alone, too
 };
 
-// What one side says of a cell.
+// The values of one side for a cell.
 struct SideValue {
   std::vector<double> ratios;  // to the reference, by block
-  // Blocks of these in which the reference moved by more than it may, and by how much.
+  // The blocks in which the reference moved by more than its limit, and by how much.
   std::map<int, double> moved;
   std::optional<Interval> ratio, absolute;
   std::string lacks;  // "" or why there is no ratio
@@ -40,30 +40,31 @@ struct SideValue {
 // A side against the first one.
 struct SideVerdict {
   std::string why_not;  // "" or why they cannot be compared
-  Contrast contrast;    // of the first's ratio over this side's, where they can
+  Contrast contrast;    // of the first's ratio over this side's, if they are comparable
 };
 
-// What the model says beside the measured ratios: nothing of it is measured but where it says so,
-// and no verdict is made of it.
+// The model's prediction next to the measured ratios. None of it is measured unless it says so, and
+// it makes no verdict.
 
-// What the first side's ratio becomes on another one by that one's profile.
+// The first side's ratio, carried over to another side by that side's profile.
 struct Transported {
-  std::string lacks;  // "" or why there is none: what is missing, and the command that measures it
+  std::string lacks;  // "" or why there is none: the missing times, and the command that measures
+                      // them
   std::optional<Interval> model_first, model_second;  // the model's own ratios, with its bands
   std::optional<Interval> ratio;     // the first's, measured, times the second model over the first
-  std::optional<Interval> residual;  // what the other side measured over that
+  std::optional<Interval> residual;  // the other side's measurement over that
 };
 
-// What a side's ratio becomes with the plan of another one.
+// A side's ratio with the plan of another side.
 struct ForcedPlan {
   std::string lacks;                 // "" or why that plan cannot be forced on this side
   bool own = false;                  // it is this side's own, or this is the side that gives it
   std::string units;                 // the plan, "3,40"
   std::string config_hash;           // of the cell that has it given
-  std::string lacks_modelled;        // "" or why the model does not say what it would do
-  std::optional<Interval> modelled;  // the side's own ratio times what the model makes of the plan
+  std::string lacks_modelled;        // "" or why the model has no prediction
+  std::optional<Interval> modelled;  // the side's own ratio times the plan's effect by the model
   std::optional<Interval> measured;  // the ratio of trials that had the plan given
-  std::optional<Interval> gain;      // what the plan makes of this side's ratio; 1: nothing
+  std::optional<Interval> gain;      // the effect of the plan on this side's ratio; 1: none
   std::optional<Interval> rest;      // the giver's ratio over this side's with that plan
   bool gain_measured = false, rest_measured = false;  // else modelled
 };
@@ -78,13 +79,13 @@ struct ComparedCell {
   std::vector<SideValue> sides;          // as the sides
   std::vector<SideVerdict> verdicts;     // of all sides but the first
   std::string plans;                     // "" or how the sides' fusion plans differ
-  std::vector<Transported> transported;  // where asked for, as verdicts
-  std::vector<ForcedPlan> forced;        // where asked for, as sides
+  std::vector<Transported> transported;  // if asked for, as verdicts
+  std::vector<ForcedPlan> forced;        // if asked for, as sides
 };
 
-// Of cells that differ in their method alone.
+// Cells that differ in their method alone.
 struct ComparedSetting {
-  nlohmann::json config;        // of its reference, or of another cell where it has none
+  nlohmann::json config;        // its reference's, or another cell's if it has none
   std::vector<Regime> regimes;  // by side
 };
 
@@ -97,11 +98,11 @@ struct ComparedPart {
 struct SystemComparison {
   std::vector<ComparedPart> parts;
   std::vector<FactDifference> differences;  // of the trials that are compared
-  std::vector<std::string> hardware;        // sentences: what differs in the systems themselves
+  std::vector<std::string> hardware;        // sentences: the differences between the systems
 };
 
-// "engine:live": a part of both in two revisions; "" where there is none. Their ratio is of
-// neither.
+// "engine:live": a part that both have, in two revisions; "" if there is none. A ratio of the two
+// would mix revisions.
 std::string PartOfTwoRevisions(const TrialRow& one, const TrialRow& other);
 
 // Precondition: at least two sides, or request.least_sides of 1.

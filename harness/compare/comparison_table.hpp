@@ -12,7 +12,7 @@ namespace sparfuse::harness {
 
 inline constexpr std::size_t kShortHash = 12;  // characters of a configuration's hash, in tables
 
-// What was asked of the model, and with which profiles, by side; "" where none was needed.
+// The requests to the model, and the profile of each side; "" if none was needed.
 struct ModelRequest {
   bool transport = false;
   std::string with_plan;              // the side whose plans are forced, or ""
@@ -25,13 +25,13 @@ std::vector<std::string> SummaryOf(const SystemComparison& comparison,
                                    const std::vector<SystemSide>& sides,
                                    const CompareRequest& request, const ModelRequest& asked = {});
 
-// The sides and what is not the same on them; then for each part its regimes, and its ratios with
-// verdicts, absolute values last.
+// The sides and their differences. Then for each part its regimes, its ratios with verdicts, and
+// last the absolute values.
 std::vector<Table> TablesOf(const SystemComparison& comparison,
                             const std::vector<SystemSide>& sides, const CompareRequest& request,
                             const ModelRequest& asked = {});
 
-// Of these the settings of a part, and what is not the same, for pages.
+// The settings of a part with their differences, for pages.
 Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
                   const CompareRequest& request);
 Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides);
@@ -47,21 +47,21 @@ nlohmann::json ComparisonJson(const SystemComparison& comparison,
 
 // The model's part of these (modelled/modelled_tables.cpp).
 
-// Of a part, where transport or a plan was asked for.
+// Of a part, if transport or a plan was asked for.
 std::vector<Table> ModelledTables(const ComparedPart& part, const std::vector<SystemSide>& sides,
                                   const CompareRequest& request, const ModelRequest& asked);
 
-// "a carried over to b by the model: 5 ratios, 4 leave a residual whose interval contains 1, ...";
-// of plans: how many differ, cannot be forced, were measured.
+// "a carried over to b by the model: 5 ratios, 4 leave a residual whose interval contains 1, ...".
+// For plans: how many differ, cannot be forced, and were measured.
 std::vector<std::string> ModelledSummary(const SystemComparison& comparison,
                                          const std::vector<SystemSide>& sides,
                                          const ModelRequest& asked);
 
-// {"lacks", "model_first", "model_second", "ratio", "residual"}, all of mode "modelled"; null where
+// {"lacks", "model_first", "model_second", "ratio", "residual"}, all of mode "modelled"; null if
 // it was not asked for.
 nlohmann::json TransportedJson(const ComparedCell& cell, std::size_t side);
 // {"plan_of", "own", "units", "config", "lacks", "modelled", "measured", "gain", "rest", ...}; null
-// where it was not asked for.
+// if it was not asked for.
 nlohmann::json ForcedJson(const ComparedCell& cell, std::size_t side, const ModelRequest& asked);
 
 }  // namespace sparfuse::harness

@@ -71,7 +71,7 @@ std::vector<std::string> WhatDiffersInHardware(const std::vector<SystemSide>& si
   std::vector<std::string> sentences;
   for (const SystemSide& side : sides) {
     if (const std::string unlike = UnlikeNodes(side); !unlike.empty())
-      sentences.push_back(fmt::format("{} has unlike nodes: {}", side.name, unlike));
+      sentences.push_back(fmt::format("{} has different nodes: {}", side.name, unlike));
     for (const std::string& changed : ChangedDuringRuns(side))
       sentences.push_back(fmt::format("{} changed during a run: {}", side.name, changed));
   }

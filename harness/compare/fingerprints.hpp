@@ -11,16 +11,16 @@
 
 namespace sparfuse::harness {
 
-// Of a side's newest trial that has one.
+// The fingerprint of the newest trial of a side that has one.
 std::optional<Fingerprint> FingerprintOf(const SystemSide& side);
 
-// What changed of a side's system during runs, each sentence once: by their fingerprints before and
-// after.
+// The changes of a side's system during runs, each sentence once, from their fingerprints before
+// and after.
 std::vector<std::string> ChangedDuringRuns(const SystemSide& side);
 
-// Sentences: of each side whose nodes are unlike, what they are; what changed of one during its
-// runs; for each side but the first, a replaced card, then what differs in the fingerprints, links
-// first. Of one that has no fingerprint where another has, that.
+// Sentences. For each side with unlike nodes, a description of them. For each, changes during its
+// runs. For each side after the first, a replaced card, then the differences of the fingerprints,
+// links first. If one side has no fingerprint and another has, a sentence on that.
 std::vector<std::string> WhatDiffersInHardware(const std::vector<SystemSide>& sides,
                                                const std::vector<FactDifference>& differences);
 

@@ -1,5 +1,5 @@
-// Says how a setting's time divides on a machine: ratios of machines that differ much in it are of
-// two questions, and no verdict joins them.
+// Describes how a setting's time divides on a machine. If two machines differ much in it, their
+// ratios answer two questions, and no verdict joins them.
 #pragma once
 
 #include <map>
@@ -10,27 +10,27 @@
 
 namespace sparfuse::harness {
 
-// So many times apart are two regimes.
+// Two regimes differ if a share differs by this factor.
 inline constexpr double kOtherRegime = 4;
 
 // A reference that moves by more while a block is measured is worth a word.
 inline constexpr double kControlMoved = 0.1;
 
 struct Regime {
-  // Of the reference's step: communication that it exposes over the rest of it. None without a
-  // trial that knows both.
+  // Of the reference's step: the exposed communication over the rest. None if no trial knows both.
   std::optional<double> communication;
-  // Of the reference's step time over blocks: the largest over the smallest, less 1; what no
-  // difference below can be seen in. None for one block.
+  // The drift of the reference's step time over blocks: the largest over the smallest, less 1.
+  // Smaller differences cannot be seen. None for one block.
   std::optional<double> drift;
-  // How far the reference moved while a block was measured: its step time from the median of
-  // blocks, either way, or that of its rounds within the block from the lower to the upper
-  // quartile, whichever is more; 0.1 is 10 %. Blocks of which neither is known are left out.
+  // How far the reference moved while a block was measured; 0.1 is 10 %. It is the larger of two
+  // numbers: the distance of its step time from the median of blocks, either way, and the range of
+  // its rounds within the block from the lower to the upper quartile. Blocks without both are left
+  // out.
   std::map<int, double> moved;
-  int ranks = 0, hosts = 0;  // hosts: 0 where the trial does not say
+  int ranks = 0, hosts = 0;  // hosts: 0 if the trial does not say
   std::string card_links;    // CardLinksOf
 
-  // "within a node", "between nodes", "both", or "" where hosts are not known.
+  // "within a node", "between nodes", "both", or "" if hosts are not known.
   std::string links() const;
   // The same with card_links: "within a node, cards by NVLink".
   std::string LinkWords() const;
@@ -39,7 +39,7 @@ struct Regime {
 
 Regime RegimeOf(const SideCell& reference);
 
-// "" where ratios of the two can be compared, else what keeps them apart.
+// "" if ratios of the two can be compared, else the reason why not.
 std::string WhyOtherRegime(const Regime& first, const Regime& second);
 
 }  // namespace sparfuse::harness

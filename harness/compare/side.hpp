@@ -17,27 +17,27 @@ struct SystemSide {
   std::string name;            // how tables call it
   std::string hardware;        // a line
   std::vector<TrialRow> rows;  // of the machine, oldest first
-  // outcome.json of one of them; null where there is none. JSON, for it may be of another version.
+  // outcome.json of one of them; null if there is none. JSON, because it may be of another version.
   std::function<nlohmann::json(const TrialRow&)> outcome;
 };
 
-// A side's `outcome` for trials of the store whose results folder this is.
+// Makes a side's `outcome` for trials of the store with this results folder.
 std::function<nlohmann::json(const TrialRow&)> OutcomesIn(const std::filesystem::path& results);
 
-// What is compared: a configuration within a part of an experiment.
+// The identity of a compared cell: a configuration within a part of an experiment.
 struct CellKey {
   std::string experiment, part, config_hash;
   auto operator<=>(const CellKey&) const = default;
 };
 
-// The trials of one side that count: of the newest revisions that it has, on as many hosts as the
+// The trials of one side that count: those of its newest revisions, with the number of hosts of the
 // newest of these.
 struct SideCell {
   CellResult result;
   const TrialRow* newest = nullptr;
 };
 
-// Of throughput and convergence trials. Points into side.rows.
+// The cells with throughput or convergence trials. Points into side.rows.
 std::map<CellKey, SideCell> CellsOf(const SystemSide& side, DisturbedTrials disturbed);
 
 }  // namespace sparfuse::harness

@@ -13,7 +13,7 @@
 
 namespace sparfuse::harness {
 
-// A value of any key, as the file gives it, and the JSON pointer of where it stands there.
+// A value of any key, as the file gives it, and the JSON pointer of its place in the file.
 struct GivenValue {
   nlohmann::json value;
   std::string pointer;
@@ -31,26 +31,27 @@ struct CellSource {
 // The keys of the [defaults] table at `pointer`, each checked for name and type, over `inherited`.
 GivenKeys ReadDefaults(const CellSource& source, const std::string& pointer, GivenKeys inherited);
 
-// Fills cells and excluded of `part`, whose tables are at `pointer` ("" or "/part/2").
+// Fills cells and excluded of `part`, from the tables at `pointer` ("" or "/part/2").
 void ExpandCells(const CellSource& source, const std::string& pointer, const GivenKeys& defaults,
                  Part& part);
 
-// One cell with every default resolved. `at` is named where a key that is missing makes the error.
-// Errors: unknown names with the nearest known one; pairs that make no sense, with the reason.
+// One cell with every default resolved. Errors about a missing key name `at`. Other errors: unknown
+// names, with the nearest known one, and pairs that make no sense, with the reason.
 CellConfig ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given);
 
-// Whether `wanted` (a value of any key, or a list of which one must fit) is what `given` has. A
-// table must have what the wanted one has, itself or in a table in it; an empty one is only itself.
+// Whether `given` has `wanted`, which is a value of any key, or a list with one that must fit. If
+// `wanted` is a table, `given` must have all its keys, itself or in a table in it; an empty table
+// matches only an empty one.
 bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
 
-// Where the axis at `pointer` lists methods: a row for each of `joined` that it lacks, which is
-// also added to `axis`, the table as figures read it. Keys beside the method that belong to a
-// method (its options, its sparsifier, feedback) are left to its defaults; of others the new method
-// takes each combination that the axis has.
+// If the axis at `pointer` lists methods, adds a row for each of `joined` that it lacks, also to
+// `axis`, the table that figures read. Keys of the row that belong to a method (its options, its
+// sparsifier, feedback) take the new method's defaults. For all other keys, the new method takes
+// each combination of the axis.
 void JoinMethods(std::span<const std::string> joined, const std::string& pointer,
                  std::vector<GivenKeys>& rows, nlohmann::json& axis);
 
-// Adds `joined` to the lists of methods by which a figure, as given, chooses its cells.
+// Adds `joined` to the lists of methods with which a figure, as given, chooses its cells.
 void JoinFigure(std::span<const std::string> joined, nlohmann::json& figure);
 
 }  // namespace sparfuse::harness

@@ -78,7 +78,7 @@ void CheckForEach(const TomlFile& file, const std::string& at, const GivenClaim&
 void ReadStated(const TomlFile& file, const std::string& at, const GivenClaim& given,
                 Claim& claim) {
   if (claim.compared == Compared::kValue) {
-    file.Fail(at + "/stated", "stated: expected over = { ... } beside it");
+    file.Fail(at + "/stated", "stated: expected over = { ... } with it");
   }
   for (const char* key : {"stated", "figure"}) {
     const auto& number = key == std::string_view("stated") ? given.stated : given.figure;
@@ -121,7 +121,7 @@ void ReadExpectation(const TomlFile& file, const std::string& at, const GivenCla
   }
   if (given.expect.empty()) return;
   if (claim.compared == Compared::kValue)
-    file.Fail(at + "/expect", "expect: expected over = { ... } beside it");
+    file.Fail(at + "/expect", "expect: expected over = { ... } with it");
   claim.bound = {ExpectedComparison(given.expect), claim.compared == Compared::kRatio ? 1.0 : 0.0};
 }
 
@@ -376,7 +376,7 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
                    "a figure of ratios: an ablation, or grouped_bars with normalise = a method");
   }
   if (!given.series.empty() && given.series != "method") {
-    file.FailValue(at + "/series", "\"method\" if published values stand beside ours");
+    file.FailValue(at + "/series", "\"method\" if published values are drawn with ours");
   }
   const std::string metric = !given.y.empty()        ? given.y
                              : !given.metric.empty() ? given.metric
@@ -415,7 +415,7 @@ const std::vector<FigureKind>& FigureKinds() {
        "carry over",
        {"x", "y", "metric", "normalise"},
        {}},
-      {"prediction", "modelled step times against measured or emulated ones", {}, {}},
+      {"prediction", "modelled step times over measured or emulated ones", {}, {}},
       {"bytes", "bytes a step and rank, by method", {}, {}},
       {"waiting",
        "copying, waiting for a buffer's close, and exchange, by sparsifier",

@@ -108,10 +108,14 @@ void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
   }
   const std::set<std::string> named(experiment.calibration.begin(), experiment.calibration.end());
   if (std::includes(named.begin(), named.end(), used.begin(), used.end())) return;
+  const std::string lacks =
+      named.empty() ? "the key \"calibration\" is missing"
+                    : fmt::format("calibration = [{}] lacks published numbers", Quoted(named));
   file.Fail("/calibration",
-            fmt::format("calibration = [{}]: expected [{}], which the clusters of this file are "
-                        "calibrated with (`sparfuse calibrate`)",
-                        Quoted(named), Quoted(used)));
+            fmt::format("{}: a cluster of this file is calibrated with published numbers "
+                        "(`sparfuse calibrate`), which the file must name; expected "
+                        "calibration = [{}] above the first table",
+                        lacks, Quoted(used)));
 }
 
 Part ReadPart(const CellSource& source, const std::optional<Published>& published,

@@ -21,9 +21,9 @@ namespace sparfuse::harness {
 struct Cell {
   CellConfig config;
   std::string config_hash;
-  nlohmann::json json;  // the configuration as it is stored, for what chooses keys by name
-  // What figures and tables call its method: with what the method's axis says of options, where one
-  // axis lists a method with several, "zen (balance ranges)".
+  nlohmann::json json;  // the configuration as stored, for code that chooses keys by name
+  // The name of its method in figures and tables. If one axis lists a method with several options,
+  // they are added: "zen (balance ranges)".
   std::string label;
   bool joined = false;                  // of a method that the file does not name
   std::vector<int> first_blocks = {0};  // of live trials: each begins the part's number of blocks
@@ -37,18 +37,19 @@ struct ExcludedCell {
   std::string reason;
 };
 
-// What a claim is about: `of`'s metric divided by `over`'s, less it, or alone.
+// The quantity of a claim: the metric of `of` divided by that of `over`, their difference, or `of`
+// alone.
 enum class Compared { kRatio, kDifference, kValue };
 
 // One pair of cells, or one cell, of a [[claim]]; docs/experiments/claims-and-figures.md, "Claims".
 struct Claim {
   std::string quote, metric;
   std::string sentence, setting;  // of the quote: less the combination of for_each, and that alone
-  std::string source;             // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
+  std::string source;             // the place of the number, "SAFusion (HPDC 25)/Fig14a", or ""
   Compared compared = Compared::kRatio;
   nlohmann::json of, over;                 // as the file gives them, completed by for_each
   std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells; equal for kValue
-  // Either the number that a paper states, in its text and in its figure where they differ, or a
+  // Either the number that a paper states, in its text and in its figure if they differ, or a
   // relation to a bound.
   std::optional<double> stated, figure;
   bool judge_figure = false;
@@ -77,7 +78,7 @@ struct Part : Repeat {
   nlohmann::json figures = nlohmann::json::array();  // as given, completed: kinds have unlike keys
 };
 
-// What a paper has and no cell stands for.
+// A result of a paper for which there is no cell.
 struct NotRun {
   std::string what, reason;
 };
@@ -85,7 +86,7 @@ struct NotRun {
 struct Experiment {
   std::string id, title, paper;
   std::filesystem::path file;
-  double minutes = 0;  // what the file says that its trials take; 0: nothing
+  double minutes = 0;  // the time of its trials, as the file states it; 0: not stated
   // The published numbers that profiles of its clusters are calibrated with, each
   // "PAPER/ARTIFACT/METHOD"; no claim may be about them.
   std::vector<std::string> calibration;
@@ -95,12 +96,12 @@ struct Experiment {
   std::size_t cells() const;
 };
 
-// Reads and checks everything; nothing has started when it throws Error{kConfig}, which names file,
-// line, key, value, what was expected and the nearest known name. `profiles` is the folder of
-// measured clusters that `cluster` may name, `published_folder` has the papers' numbers that
-// [published] chooses from. Each of `joined`, a method or the absolute path of a method's file,
-// joins every axis of methods and the figures' lists of them; cells of it that have no meaning are
-// excluded with the reason.
+// Reads and checks everything; nothing has started when it throws. Throws Error{kConfig} naming
+// file, line, key, value, the expected form and the nearest known name. `profiles` is the folder of
+// measured clusters that `cluster` may name. `published_folder` has the papers' numbers for
+// [published]. Each of `joined`, a method or the absolute path of a method's file, joins every axis
+// of methods and the figures' lists of methods. Its cells that make no sense are excluded with the
+// reason.
 Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
                           const ProfileFolders& profiles,
                           const std::filesystem::path& published_folder = {},
@@ -110,24 +111,24 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
                            const std::filesystem::path& published_folder = {},
                            std::span<const std::string> joined = {});
 
-// The modelled twins of the part's live throughput cells, as a part named "<id>.predicted"; without
-// cells where there are none.
+// The modelled twins of the part's live throughput cells, as a part named "<id>.predicted". It may
+// have no cells.
 Part PredictedPart(const Part& part);
 
-// Every part, each followed by its twins where it asks for them.
+// Every part, followed by its twins if it asks for them.
 std::vector<Part> PartsWithTwins(const Experiment& experiment);
 
-// What the id of a part's twins ends with.
+// The end of the id of a part's twins.
 inline constexpr std::string_view kTwinsSuffix = ".predicted";
-// Whether the part is of twins; whether parts[i] is followed by its own.
+// IsOfTwins: whether the part consists of twins. HasTwins: whether the twins of parts[i] follow it.
 bool IsOfTwins(const Part& part);
 bool HasTwins(const std::vector<Part>& parts, std::size_t i);
 
-// The methods that cells of the part are divided by: its reference, and those that figures name.
+// The methods in the denominators of the part's ratios: its reference, and those that figures name.
 std::set<std::string> DenominatorsOf(const Part& part);
 
-// The .toml files beneath `folder` but for those of methods, sorted, fig3 before fig14; none where
-// there is no such folder.
+// The .toml files below `folder`, without files of methods, sorted so that fig3 comes before fig14.
+// Empty if the folder does not exist.
 std::vector<std::filesystem::path> ExperimentFiles(const std::filesystem::path& folder);
 
 }  // namespace sparfuse::harness

@@ -38,8 +38,7 @@ const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
           "\"PAPER/ARTIFACT/METHOD\", or \"PAPER/ARTIFACT/METHOD/MODEL/WORKERS/NETWORK\""),
       Given<&H::published>("published", "none", "[published]: the paper's own numbers",
                            {.type = "table"}),
-      Given<&H::not_run>("not_run", "none",
-                         "[[not_run]]: results of the paper that no cell stands for",
+      Given<&H::not_run>("not_run", "none", "[[not_run]]: results of the paper without a cell",
                          {.type = "tables"}),
       Given<&H::part>("part", "one part, \"main\"",
                       "[[part]]: has its reference, axis, exclude, claim and figure; the file's "
@@ -74,7 +73,7 @@ const std::vector<RecordKey<GivenPart>>& KeysOf<GivenPart>() {
       Given<&P::exclude>("exclude", "none",
                          "[[exclude]]: cells that make no sense and are left out",
                          {.type = "tables"}),
-      Given<&P::repeat>("repeat", "{}", "[repeat]: how often and with which seeds",
+      Given<&P::repeat>("repeat", "{}", "[repeat]: number of repetitions, and seeds",
                         {.type = "table"}),
       Given<&P::quiet>("quiet", "{}",
                        "[quiet]: limits beyond which a live trial is called disturbed",
@@ -148,7 +147,7 @@ template <>
 const std::vector<RecordKey<NotRun>>& KeysOf<NotRun>() {
   static const std::vector<RecordKey<NotRun>> kKeys = {
       Given<&NotRun::what>("what", "", "the paper's result"),
-      Given<&NotRun::reason>("reason", "", "why no cell stands for it")};
+      Given<&NotRun::reason>("reason", "", "the reason why it has no cell")};
   return kKeys;
 }
 
@@ -173,13 +172,13 @@ const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
                         "the paper's number; a claim has one of stated, expect, equals, less_than, "
                         "at_most, at_least and more_than",
                         {.unit = "the metric's"}),
-      Given<&C::figure>("figure", "none", "beside stated: the number in the paper's figure",
+      Given<&C::figure>("figure", "none", "with stated: the number in the paper's figure",
                         {.unit = "the metric's"}),
       Given<&C::judge>("judge", "\"stated\"",
-                       "beside stated: which of the two numbers the result is compared with",
+                       "with stated: the one of the two numbers with which the result is compared",
                        {.choices = {"stated", "figure"}}),
       Given<&C::expect>("expect", "none",
-                        "how `of` stands to `over`: the whole interval below or above 1 (a "
+                        "the relation of `of` to `over`: the whole interval below or above 1 (a "
                         "difference: 0), or not beyond it by more than 8 %",
                         {.choices = {"less", "at_most", "at_least", "more"}}),
       Given<&C::equals>("equals", "none", "every block has this value", {.unit = "the metric's"}),
@@ -202,8 +201,8 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
       Given<&F::name>("name", "the kind", "name of the picture's file", {.type = IdType().c_str()}),
       Given<&F::title>("title", "the kind's", "title over the picture"),
       Given<&F::where>("where", "{}",
-                       "chooses cells whose keys each have the value, or one of a list; keys of a "
-                       "cell may also stand in the figure itself",
+                       "chooses cells by keys with a value, or a list of values; the figure itself "
+                       "may also have keys of cells",
                        {.type = kCellTables}),
       Given<&F::methods>("methods", "all", "chooses cells by method, in order",
                          {.type = "list of methods"}),
@@ -228,7 +227,7 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
       Given<&F::modelled>("modelled", "none",
                           "the part that models steps of these methods on other clusters",
                           {.type = "id of a part"}),
-      Given<&F::published>("published", "none", "[published] values beside ours",
+      Given<&F::published>("published", "none", "draw [published] values with ours",
                            {.type = "table"})};
   return kKeys;
 }

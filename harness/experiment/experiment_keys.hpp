@@ -1,5 +1,5 @@
-// Describes the keys of an experiment file beside its cells, table by table: records that readers
-// fill and check, and whose keys `sparfuse list keys` prints.
+// Describes the keys of an experiment file, except the keys of cells, table by table: records that
+// readers fill and check. `sparfuse list keys` prints the keys.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr std::size_t kMostTrials = 100'000;  // of a part
 // The members that are JSON are tables of keys of cells, as the file gives them, or are read by
 // themselves.
 
-// The top of a file, beside what a part says.
+// The top of a file, without the keys of a part.
 struct GivenHead {
   std::string id, title, paper;
   double minutes = 0;
@@ -30,7 +30,7 @@ struct GivenHead {
   nlohmann::json published, not_run, part;
 };
 
-// [[part]]: its name, and what also the top of a file without parts says.
+// The name of a [[part]], and the keys that the top of a file without parts also has.
 struct GivenPartName {
   std::string id, title;
 };
@@ -71,12 +71,12 @@ struct GivenFigure {
   nlohmann::json published;
 };
 
-// A key with the table that it stands in: "[repeat]", "[[claim]]", or one of those below.
+// A key with its table: "[repeat]", "[[claim]]", or one of the names below.
 struct KeyRow : GivenKey {
   std::string table;
 };
 
-// Tables that are not named by one [table] of TOML alone.
+// Tables whose name is not one [table] of TOML.
 inline constexpr const char* kTopTable = "top of the file";
 inline constexpr const char* kPartTable = "[[part]], or the top of a file without parts";
 inline constexpr const char* kCellTable = "[defaults], [[axis]]";  // the keys of a cell

@@ -125,11 +125,10 @@ void Resolver::Data() {
   if (!std::filesystem::exists(folder / "meta.json", none)) return;
   const auto meta = At({"data"}, [&] { return workloads::ReadPreparedMeta(folder); });
   if (meta.kind != workload_->kind_of_data) {
-    Fail(
-        {"data", "workload"},
-        fmt::format(
-            "data = \"{}\", which is of kind {}, with workload = \"{}\": the workload trains on {}",
-            config_.data, meta.kind, config_.workload, workload_->kind_of_data));
+    Fail({"data", "workload"},
+         fmt::format("data = \"{}\", a data set of kind {}, with workload = \"{}\": the workload "
+                     "trains on {}",
+                     config_.data, meta.kind, config_.workload, workload_->kind_of_data));
   }
   TakeId("data_id", folder.string(), meta.id, config_.data_id);
   model_ = workloads::ModelForData(workload_->model, meta);

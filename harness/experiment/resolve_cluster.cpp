@@ -93,9 +93,8 @@ void Resolver::Cluster() {
     if (cluster.empty()) return;
     if (config_.mode != Mode::kEmulated || !HasDeclaredCluster()) {
       Fail({"cluster"},
-           fmt::format("cluster = \"{}\" in mode {}: expected it with mode = \"modelled\", or a "
-                       "declared one, whose links are emulated, with mode = \"emulated\": others "
-                       "run on this machine",
+           fmt::format("cluster = \"{}\" in mode {}: expected mode = \"modelled\", or mode = "
+                       "\"emulated\" with a declared cluster, whose links can be emulated",
                        cluster, ModeName()));
     }
     config_.cluster.clear();  // only the cluster's link is kept
@@ -177,7 +176,7 @@ void Resolver::Buffers() {
         config_.cluster, declared.stack.empty() ? "" : " of stack " + declared.stack));
   }
   if (config_.method_options.has_local_steps())
-    unless_none(fmt::format("expected 0 with method {}, whose ranks train apart", config_.method));
+    unless_none(fmt::format("expected 0 with method {}, whose ranks train alone", config_.method));
 }
 
 }  // namespace sparfuse::harness

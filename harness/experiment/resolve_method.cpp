@@ -115,8 +115,8 @@ void Resolver::CheckCollective() const {
       steps && steps->inner != InnerState::kKeep && !made.inner_arrays) {
     Fail({"method_options", "workload"},
          fmt::format(
-             "inner_state = {} with workload {}, which has no recipe: nothing says what its "
-             "optimizer keeps; expected \"keep\", or a workload of `sparfuse list workloads`",
+             "inner_state = {} with workload {}, which has no recipe, so its optimizer's state is "
+             "unknown; expected \"keep\", or a workload of `sparfuse list workloads`",
              StringOption(config_.method_options.strategy_options, "inner_state"),
              config_.workload));
   }

@@ -18,7 +18,7 @@
 
 namespace sparfuse::harness {
 
-// Each step fills its keys of config_ and refuses what does not fit those before it.
+// Each step fills its keys of config_, and refuses values that do not fit the steps before it.
 class Resolver {
  public:
   Resolver(const CellSource& source, const std::string& at, const GivenKeys& given)
@@ -29,7 +29,7 @@ class Resolver {
  private:
   bool Has(const std::string& key) const { return given_.contains(key); }
   void Need(const std::string& key) const;
-  // What the file says of a key, whose type is checked already.
+  // The file's value of a key. Its type is checked already.
   template <class Value>
   Value Given(const std::string& key, Value fallback) const {
     return Has(key) ? given_.at(key).value.get<Value>() : fallback;
@@ -39,7 +39,7 @@ class Resolver {
 
   // Names the line of the first of `keys` that the file gives.
   [[noreturn]] void Fail(std::initializer_list<const char*> keys, const std::string& message) const;
-  // Runs `check`, whose errors know no line.
+  // Runs `check`, and adds the line to its errors.
   template <class Check>
   auto At(std::initializer_list<const char*> keys, Check check) const {
     try {
@@ -55,13 +55,14 @@ class Resolver {
                        std::span<const OptionSpec> specs) const;
 
   // resolve.cpp
-  // The keys that mean what they say, of the table of keys; the steps find the others' values.
+  // Takes the keys whose value needs no further step, from the table of keys. The steps find the
+  // values of the other keys.
   void TakeWhatIsGiven();
   void Workload();
   const workloads::WorkloadDescriptor* Table();
   void Data();
   void Weights();
-  // Checks the id that the file gives against that of what is there, and takes that.
+  // Checks the id in the file against the id of the content, and takes the latter.
   void TakeId(const char* key, const std::string& place, const std::string& there,
               std::string& id) const;
   std::size_t TrainingSamples() const;  // of its data
@@ -105,7 +106,7 @@ class Resolver {
   CellConfig config_;
 };
 
-// Each throws Error{kConfig} without file and line, which the caller knows.
+// Each throws Error{kConfig} without file and line, which the caller adds.
 
 // Live ranks are threads or processes of this machine.
 void CheckLiveSize(const CellConfig& config);

@@ -14,7 +14,7 @@ std::string CanonicalJson(const nlohmann::json& value);
 // Lower-case hexadecimal SHA-256.
 std::string Sha256Hex(std::string_view bytes);
 std::string ContentHash(const nlohmann::json& value);
-// The first twelve digits of Sha256Hex: what stands in names, and in lists that people compare.
+// The first twelve digits of Sha256Hex, for names, and for lists that people compare.
 std::string ShortHash(std::string_view bytes);
 
 }  // namespace sparfuse::harness

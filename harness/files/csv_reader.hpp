@@ -8,7 +8,7 @@
 
 namespace sparfuse::harness {
 
-// Goes through a text record by record; errors are Error{kConfig} that begin with "NAME:LINE".
+// Reads a text record by record. Errors are Error{kConfig} that begin with "NAME:LINE".
 class CsvReader {
  public:
   // Both must outlive this object; `name` is the file's.
@@ -17,7 +17,7 @@ class CsvReader {
 
   bool AtEnd() const { return at_ >= text_.size(); }
   std::vector<std::string> Record();
-  // Where the record that was read last begins, from 1.
+  // The line at which the last record begins, from 1.
   int line() const noexcept { return record_line_; }
 
   [[noreturn]] void Fail(const std::string& what) const;

@@ -1,4 +1,4 @@
-// Writes files that are either complete or absent, whatever happens to the process or the disk.
+// Writes files that are either complete or absent, even if the process or the disk fails.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace sparfuse::harness {
 
 class Descriptor {
  public:
-  // `flags` as open(2) has them; `what` is the verb of the error.
+  // `flags` as for open(2); `what` is the verb of the error.
   Descriptor(const std::filesystem::path& path, int flags, const char* what = "open");
   ~Descriptor();
   Descriptor(const Descriptor&) = delete;
@@ -29,12 +29,12 @@ class Descriptor {
   int fd_;
 };
 
-// Writes beside `path`, in PATH and `suffix`, until Commit. What fails throws Error{kData}, which
-// names the file and the reason from the system.
+// Writes to PATH with `suffix` until Commit. A failure throws Error{kData} naming the file and the
+// system's reason.
 class DurableWriter {
  public:
   explicit DurableWriter(const std::filesystem::path& path, const std::string& suffix = ".tmp");
-  // Without Commit nothing is left, and what was at `path` before is still there.
+  // Without Commit it leaves nothing behind, and an earlier file at `path` is still there.
   ~DurableWriter();
   DurableWriter(const DurableWriter&) = delete;
   DurableWriter& operator=(const DurableWriter&) = delete;
@@ -49,8 +49,8 @@ class DurableWriter {
   bool renamed_ = false;
 };
 
-// Writes beside `path`, fsyncs, renames, fsyncs the directory. On failure nothing is left at `path`
-// (or what was there before) and Error{kData} names the file and the reason from the system.
+// Writes to a file next to `path`, calls fsync, renames it, and calls fsync on the directory. On
+// failure `path` is unchanged, and Error{kData} names the file and the system's reason.
 void WriteFileDurably(const std::filesystem::path& path, std::string_view text);
 
 // fsyncs every regular file directly in `directory`, then the directory.
@@ -59,16 +59,16 @@ void SyncDirectory(const std::filesystem::path& directory);
 // mkdir -p; Error{kData} names the directory.
 void MakeDirectories(const std::filesystem::path& directory);
 
-// Whether there is anything of this name, a link that leads nowhere or to itself included: reading
-// it then says what is wrong. Never throws.
+// Whether anything has this name, also a link that leads nowhere or to itself; reading it then
+// gives the error. Never throws.
 bool SomethingIsAt(const std::filesystem::path& path);
 
-// Of regular files only. Throw Error{kData} naming the file (and the byte where JSON breaks).
+// Read regular files only. Throw Error{kData} naming the file (and the byte if JSON breaks).
 std::string ReadFile(const std::filesystem::path& path);
 std::string ReadEndOfFile(const std::filesystem::path& path, std::size_t most_bytes);
 // `without`: a member of the outermost object that is left out.
 nlohmann::json ReadJsonFile(const std::filesystem::path& path, std::string_view without = {});
-// Of a text from elsewhere, which errors call `name`.
+// Parses a text from elsewhere; errors call it `name`.
 nlohmann::json ParseJson(std::string_view text, const std::string& name,
                          std::string_view without = {});
 

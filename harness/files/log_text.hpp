@@ -8,31 +8,31 @@
 
 namespace sparfuse::harness {
 
-// Without white space around it.
+// `text` without white space around it.
 std::string_view Trimmed(std::string_view text);
 
-// `bytes` as UTF-8 whose lines end by '\n': without a byte-order mark, and with '\n' for "\r\n" and
-// for the carriage returns of progress bars. encoding: "" and "utf-8" take UTF-8 and, by its mark,
-// UTF-16; "latin-1" makes each byte a character, also those of Windows; "any" takes bytes as they
-// are. Throws Error{kConfig} naming file, line and byte of what is no UTF-8, or of a NUL, and other
-// encodings.
+// `bytes` as UTF-8 with lines that end by '\n'. A byte-order mark is removed, and "\r\n" and the
+// carriage returns of progress bars become '\n'. encoding: "" and "utf-8" take UTF-8, and UTF-16 if
+// it has a mark; "latin-1" makes each byte a character, also the characters of Windows; "any" takes
+// bytes unchanged. Throws Error{kConfig} naming file, line and byte of text that is not UTF-8 or of
+// a NUL, and for other encodings.
 std::string DecodedText(std::string_view bytes, const std::string& name,
                         const std::string& encoding = "");
 
-// The same of what a program printed: without colours and moves of the cursor, and with a line for
+// DecodedText of a program's output: without colours and moves of the cursor, and with a line for
 // each state of a progress bar that goes back by backspaces.
 std::string DecodedLog(std::string_view bytes, const std::string& name,
                        const std::string& encoding = "");
 
 struct LogLine {
   int number = 0;          // from 1
-  std::string_view text;   // without what is taken off, and white space around it
+  std::string_view text;   // without the removed text, and white space around it
   std::string_view whole;  // without white space around it
 };
 
 struct LogText {
   std::vector<LogLine> lines;      // without empty ones
-  std::vector<std::string> notes;  // what was taken off: "labels of srun (\"0: \") before 12 lines"
+  std::vector<std::string> notes;  // removed text: "labels of srun (\"0: \") before 12 lines"
 };
 
 // The lines of a decoded log. A label or a time stamp is taken off where most lines begin by one
@@ -46,7 +46,7 @@ std::string AsUtf8(std::string_view text);
 std::string WithPlainSpaces(std::string_view text, std::size_t* count = nullptr);
 
 // The first characters of `text` beyond ASCII that look like others: "U+2011 (a hyphen) at
-// character 7"; "" where there are none.
+// character 7"; "" if there are none.
 std::string OddCharacters(std::string_view text);
 
 }  // namespace sparfuse::harness

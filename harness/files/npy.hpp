@@ -30,7 +30,7 @@ class NpyTable {
   void Write(const std::filesystem::path& path) const;
 
   std::size_t rows() const;
-  // What the file itself cannot hold.
+  // Facts that the file itself cannot hold.
   const std::string& sampling() const noexcept { return sampling_; }
   std::map<std::string, std::string> Units() const;  // by column
 

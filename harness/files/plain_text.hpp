@@ -11,22 +11,22 @@ namespace sparfuse::harness {
 
 struct Character {
   std::uint32_t code = 0;
-  std::size_t bytes = 0;  // 0: what begins here is no UTF-8
+  std::size_t bytes = 0;  // 0: the text here is not UTF-8
 };
 
 // Precondition: `text` is not empty.
 Character FirstCharacter(std::string_view text);
 
-// Whether a character may stand in a plain text.
+// Whether a plain text may contain the character.
 bool IsPlain(std::uint32_t code);
 
-// Whether a text has no control character but tabs and ends of lines, nothing that changes the
-// direction of writing, no separator that only some programs take for an end of line, and no bytes
-// that are no UTF-8.
+// Whether a text is plain. A plain text is UTF-8. It has no control characters except tabs and ends
+// of lines, no characters that change the direction of writing, and no separators that only some
+// programs take for an end of line.
 bool IsPlainText(std::string_view text);
 
-// The text with each of these written out: "\u202e", "\x9b". For whatever others may have written,
-// where it is printed.
+// The text with each character that is not plain written out: "\u202e", "\x9b". For printing text
+// that others may have written.
 std::string Visible(std::string_view text);
 
 // Whether a text is a time as UtcNow (harness/files/durable_file.hpp) writes it, of a day that

@@ -17,7 +17,7 @@ struct Range {
 // "1 to 65536"
 std::string Text(Range range);
 
-// `value`: as a file gives it. "" where it is an integer of the range, else what was expected: "an
+// `value`: as a file gives it. "" if it is an integer in the range, else the expected form: "an
 // integer from 1 to 64".
 std::string WhatIsWrongWithInteger(const nlohmann::json& value, Range range);
 // The same for a number: "a number from 0.001 to 60".

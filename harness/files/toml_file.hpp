@@ -1,5 +1,5 @@
-// Reads a TOML file as JSON and remembers on which line each value stands, so that every later
-// check can say where.
+// Reads a TOML file as JSON and remembers the line of each value, so that every later check can
+// name it.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ namespace sparfuse::harness {
 
 class TomlFile {
  public:
-  // Throws Error{kConfig} with file and line for text that is not TOML. Dates and times are
-  // refused: nothing here has a use for them.
+  // Throws Error{kConfig} with file and line for text that is not TOML, and for dates and times,
+  // which no key takes.
   static TomlFile Read(const std::filesystem::path& path);
   static TomlFile Parse(std::string_view text, std::string name);
 
@@ -34,12 +34,13 @@ class TomlFile {
   // "file:line: key = value: expected ..."
   [[noreturn]] void FailValue(const std::string& pointer, std::string_view expected) const;
 
-  // Every key of the table at `pointer` must be in `known`; `what` names the table in the error.
+  // Checks that every key of the table at `pointer` is in `known`; `what` names the table in the
+  // error.
   void CheckKeys(const std::string& pointer, std::string_view what,
                  std::span<const std::string> known) const;
 
-  // Typed members of the table at `pointer`; absent ones give `fallback`, those of another type or
-  // out of range FailValue.
+  // Typed members of the table at `pointer`. An absent member gives `fallback`. A member of another
+  // type or out of range calls FailValue.
   std::string String(const std::string& pointer, const std::string& key,
                      const std::string& fallback) const;
   std::string RequiredString(const std::string& pointer, const std::string& key) const;

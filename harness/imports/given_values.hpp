@@ -1,5 +1,4 @@
-// Reads the cells of others' files, row by row, and the value that is given for a key, with its
-// place.
+// Reads the cells of tables from others, row by row, and the value of a key with its place.
 #pragma once
 
 #include <map>
@@ -13,10 +12,11 @@
 
 namespace sparfuse::harness {
 
-// Sentences, one a mistake, that begin with where it is. Collected, so that a person sees all.
+// Sentences, one a mistake, each beginning with its place. They are collected, so that a person
+// sees all.
 using Problems = std::vector<std::string>;
 
-// Throws Error{kConfig} with all of them where there are any: nothing is imported then.
+// Throws Error{kConfig} with all of them, if there are any; then nothing is imported.
 void ThrowProblems(const Problems& problems);
 
 struct GivenRow {
@@ -24,23 +24,22 @@ struct GivenRow {
   std::vector<std::string> fields;
 };
 
-// Errors of the file's form are Error{kConfig}, as those of CsvReader.
+// Errors in the form of the file are Error{kConfig}, like the errors of CsvReader.
 class GivenRows {
  public:
-  // Reads the header, the first line that is not empty. Both must outlive this object; `name` is
-  // the file's. A first line "sep=;" of a spreadsheet states the delimiter. With the delimiter '|'
-  // and a line that begins and ends by it, the table is Markdown's.
+  // Reads the header, the first line that is not empty. `text` and `name`, the file's, must outlive
+  // this object. A first line "sep=;" from a spreadsheet states the delimiter. If the delimiter is
+  // '|', and a line begins and ends with it, the table is Markdown.
   GivenRows(std::string_view text, const std::string& name, char delimiter = ',');
 
-  // Without white space around its names.
+  // The names of columns, without white space around them.
   const std::vector<std::string>& header() const noexcept { return header_; }
-  // The next row with a field for each name of the header; nothing behind the last one. Empty
-  // lines, and rows of empty cells, do not count, and a row with another number of fields becomes a
-  // problem.
+  // The next row, with a field for each name of the header; nothing after the last one. Empty lines
+  // and rows of empty cells do not count. A row with another number of fields becomes a problem.
   std::optional<GivenRow> Next(Problems& problems);
 
  private:
-  // Takes off the bars around a row of Markdown, and what makes its cells bold or code.
+  // Removes the bars around a row of Markdown, and the marks of bold text or code in its cells.
   void WithoutMarkup(std::vector<std::string>& fields) const;
 
   const std::string& name_;
@@ -57,16 +56,16 @@ struct GivenText {
 // The keys of one result or log. What is asked of it and is missing or wrong becomes a problem.
 class GivenValues {
  public:
-  // where: "numbers.csv:3", for what is missing. `problems` must outlive this object.
+  // where: "numbers.csv:3", for missing values. `problems` must outlive this object.
   GivenValues(std::string where, Problems& problems)
       : where_(std::move(where)), problems_(&problems) {}
 
   const std::string& where() const noexcept { return where_; }
   void Set(const std::string& key, GivenText given) { values_[key] = std::move(given); }
-  // Null where nothing, or an empty text, is given.
+  // Null if nothing, or an empty text, is given.
   const GivenText* Find(const std::string& key) const;
 
-  std::string Text(const std::string& key) const;  // "" where it is not given
+  std::string Text(const std::string& key) const;  // "" if it is not given
   std::string NeedText(const std::string& key, std::string_view expected) const;
   std::optional<double> Number(const std::string& key, Range range) const;
   std::optional<int> Integer(const std::string& key, Range range) const;
@@ -81,7 +80,7 @@ class GivenValues {
   std::map<std::string, GivenText> values_;
 };
 
-// A finite number that is all of `text`, white space around it apart.
+// The finite number that `text` consists of, with white space around it allowed.
 std::optional<double> NumberIn(std::string_view text);
 
 }  // namespace sparfuse::harness

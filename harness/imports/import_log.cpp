@@ -493,7 +493,7 @@ class LogReader {
     result.log = log_.steps;
     if (seconds.empty() && inverse_rates.empty()) {
       problems_.push_back(
-          fmt::format("{}: all its times are of warm-up: expected steps after it", name_));
+          fmt::format("{}: all its times belong to the warm-up: expected steps after it", name_));
       return result;
     }
     const auto& values = seconds.empty() ? inverse_rates : seconds;
@@ -546,8 +546,8 @@ class LogReader {
         "its rates make {:.4g} {}/s of all workers, {} {:.4g}{}", rate, workload_->unit, how, other,
         Differ(rate / other, setting_.workers) && Differ(other / rate, setting_.workers)
             ? ""
-            : fmt::format(", {} times apart: is per = \"{}\" right?", setting_.workers,
-                          given_.Text("per")));
+            : fmt::format(", which differ by a factor of {}: is per = \"{}\" right?",
+                          setting_.workers, given_.Text("per")));
   }
 
   // Compares the rate with the log's own sums, in the unit of its rates.

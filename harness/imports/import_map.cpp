@@ -49,7 +49,7 @@ constexpr ImportKey kLineKeys[] = {
     {"seconds", "seconds of a step"},
     {"milliseconds", "milliseconds of a step"},
     {"rate", "a rate in `unit`, of a worker or of all as `per` says"},
-    {"system_rate", "the rate of all workers, with which `per` is checked"},
+    {"system_rate", "the rate of all workers, to check `per`"},
     {"elapsed", "seconds since training began"},
     {"clock_ms", "time of day in milliseconds: training began at the first one"},
     {"clock_s", "time of day in seconds, as TensorBoard's Wall time"},

@@ -1,4 +1,4 @@
-// Reads the map for others' files: a TOML file, and the keys that the command line adds to it.
+// Reads the map for an import: a TOML file, and the keys from the command line.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@
 
 namespace sparfuse::harness {
 
-// What a key means, for help and errors.
+// The meaning of a key, for help and errors.
 struct ImportKey {
   std::string_view name, meaning;
 };
-// Of every result; a table's column or a constant.
+// Keys of every result, as a table's column or a constant.
 std::span<const ImportKey> ResultKeys();
-// Of logs besides: constants, and what a line or column has.
+// LogKeys: constants that only logs have. LineKeys: the keys that a line or a column can have.
 std::span<const ImportKey> LogKeys();
 std::span<const ImportKey> LineKeys();
 
@@ -25,7 +25,7 @@ struct ImportMap {
   std::map<std::string, GivenText> values;                // the same for all rows
   std::map<std::string, GivenText> columns;               // key -> the file's name for it
   std::vector<GivenText> value_columns;                   // of tables: several columns of values
-  std::string columns_are = "method";                     // the key that their names stand for
+  std::string columns_are = "method";                     // the key that columns' names give
   std::map<std::string, std::string> workloads, methods;  // theirs -> ours
   std::vector<GivenText> patterns;                        // of logs: regular expressions
   std::string encoding;                                   // as DecodedText takes it
@@ -43,7 +43,7 @@ enum class ImportForm { kTable, kLog };
 // As typed.
 struct ImportMapRequest {
   std::filesystem::path file;                // "": none
-  std::vector<std::string> columns, values;  // "KEY=NAME", "KEY=VALUE": before those of the file
+  std::vector<std::string> columns, values;  // "KEY=NAME", "KEY=VALUE": they come before the file's
   std::string encoding;                      // "": as the file has it
 };
 
@@ -52,12 +52,13 @@ struct ImportMapRequest {
 ImportMap ReadImportMap(const ImportMapRequest& request, ImportForm form);
 ImportMap ParseImportMap(std::string_view text, const std::string& name, ImportForm form);
 
-// `text` as NumberIn takes it: without the map's separators of thousands, which stand before three
-// digits each, and with a point for its decimal sign. What is written otherwise stays as it is.
+// `text` in the form that NumberIn takes: with a point as the decimal sign, and without the map's
+// separators of thousands, which come before groups of three digits. Text in another form stays
+// unchanged.
 std::string PlainNumber(std::string_view text, const ImportMap& map);
 
-// The file's text, decoded, with empty lines in the place of those that are left out. notes: gets
-// how many these are.
+// The file's text, decoded, with empty lines in the place of the lines that are left out. notes:
+// gets the number of these lines.
 std::string ImportedText(std::string_view bytes, const std::string& name, const ImportMap& map,
                          std::vector<std::string>* notes);
 

@@ -1,4 +1,4 @@
-// Describes an imported result as it is stored: its setting, its number in our units, and the
+// Describes an imported result in its stored form: its setting, its number in our units, and the
 // doubts about it.
 #pragma once
 
@@ -14,17 +14,18 @@
 
 namespace sparfuse::harness {
 
-// What a rate is counted by, where its unit does not say.
+// The factors of a rate, if its unit does not state them.
 struct CountedBy {
   int workers = 1;
-  bool of_one_worker = false;   // the number is of one of them, not of all
+  bool of_one_worker = false;   // the number is of one worker, not of all
   double units_per_sample = 0;  // as given; 0: as the workload's, which has to be 1 then
 };
 
 struct InBaseUnits {
   double value = 0;
-  std::string unit;      // "images/s" of all workers, "s", "1", or what the workload's metric is
-  std::string expected;  // "": converted; else what `unit` or the number should have been
+  std::string unit;      // "images/s" of all workers, "s", "1", or the unit of the workload's
+                         // metric
+  std::string expected;  // "": converted; else the expected form of `unit` or the number
 };
 
 // The metrics that may be imported.
@@ -32,14 +33,14 @@ inline constexpr std::string_view kThroughput = "throughput", kStepSeconds = "st
                                   kFinalMetric = "final_metric",
                                   kSecondsToTarget = "seconds_to_target";
 
-// Whether the number is a rate of samples, which one worker or all of them process.
+// Whether the number is a rate of samples, either of one worker or of all.
 bool IsRate(std::string_view metric);
 
 // metric: one of the four. Precondition: `value` is finite, by.workers >= 1.
 InBaseUnits ToBaseUnits(std::string_view metric, double value, std::string_view unit,
                         const workloads::WorkloadDescriptor& workload, const CountedBy& by);
 
-// What was trained, by what, on what.
+// The model that was trained, the software and the machine.
 struct ImportedSetting {
   std::string system, source;
   std::string workload, method;
@@ -50,13 +51,13 @@ struct ImportedSetting {
   double units_per_sample = 1;
   int run = 0;
 
-  // What a step processes, in the workload's unit; none where the batch is not said.
+  // The units that a step processes, in the workload's unit; none if the batch is not known.
   std::optional<double> units_per_step() const;
 };
 
-// Of a log.
+// A step of a log.
 struct ImportedStep {
-  std::optional<double> step, seconds, rate, loss;  // rate: as it stands
+  std::optional<double> step, seconds, rate, loss;  // rate: as given
   bool measured = true;
 };
 struct ImportedEvaluation {
@@ -72,18 +73,18 @@ struct ImportedResult {
   double value = 0;              // of all workers
   std::string stated;            // as the source has it: "195.8 +- 0.6 img/s, of a worker"
   double deviation = 0;          // relative, as stated; 0: none is
-  std::size_t steps = 0;         // of a log: those that `value` is the median of
+  std::size_t steps = 0;         // of a log: the steps whose median is `value`
   double standard_error = 0;     // of that median, relative
-  std::optional<double> target;  // of what is evaluated
+  std::optional<double> target;  // of the evaluated metric
   std::vector<ImportedStep> log;
   std::vector<ImportedEvaluation> curve;
   std::string file, sha256;  // that it is from; a name without folders
-  // What a label of the network's bandwidth implies, 10^9 bit/s (Doubt of imports.hpp).
+  // The rate of the network that its label implies, 10^9 bit/s (Doubt of imports.hpp).
   std::optional<std::pair<double, double>> implied_gbps;
   std::vector<std::string> doubts;  // sentences
 };
 
-// Reads what is said of a setting. Nothing where that leaves problems.
+// Reads the keys of a setting. Returns nothing if there are problems.
 std::optional<ImportedSetting> SettingOf(const GivenValues& given, const ImportMap& map,
                                          const Catalog& catalog, Problems& problems);
 // Reads a whole result; the same.
@@ -93,12 +94,12 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
 // The configuration and system of the trial that it becomes: with `run`, its identity.
 OthersConfig ConfigOf(const ImportedResult& result);
 System SystemOf(const ImportedSetting& setting);
-// The trial but for its id, origin and series: nothing in it is of this machine or of
-// today, so that two stores that import one file have one trial.
+// The trial without its id, origin and series. Nothing in it depends on this machine or on today,
+// so two stores that import one file have one trial.
 Trial TrialOf(const ImportedResult& result);
 
-// The trial, where a reader of the store would take it; else adds a problem, a number beyond what
-// any machine gives.
+// The trial, if a reader of the store would accept it. Else adds a problem: a number that no
+// machine can give.
 std::optional<Trial> CheckStorable(const ImportedResult& result, Problems& problems);
 
 // "throughput of safusion, resnet152-imagenet, 8 workers, density 0.01"

@@ -18,7 +18,7 @@
 
 namespace sparfuse::harness {
 
-// How results stand to those that the store has: by system, source, configuration and run.
+// Compares results with the store's by system, source, configuration and run.
 struct ImportPlan {
   std::vector<const ImportedResult*> add;
   std::size_t present = 0;           // with the same numbers
@@ -33,21 +33,22 @@ ImportPlan PlanImport(std::span<const ImportedResult> results, const std::vector
 std::vector<std::string> AddImported(const Store& store, const StoreLock& lock,
                                      std::span<const ImportedResult* const> results);
 
-// All rows, in the order of the file. A key stands in the column that the map names for it, else as
-// the map's constant, else in a column of its own name. Throws Error{kConfig} with all that is
-// wrong: what is missing, of another type, unknown, in no unit of its metric, or there twice.
-// unread: gets the names of columns that nothing is read from; notes: what was left out.
+// Reads all rows, in the order of the file. The value of a key is in the column that the map names,
+// else it is the map's constant, else it is in the column of the key's own name. Throws
+// Error{kConfig} with all problems: missing values, other types, unknown names, units that do not
+// fit the metric, duplicates. unread: gets the names of columns that were not read; notes: the
+// parts that were left out.
 std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::string& name,
                                             const ImportMap& map, const Catalog& catalog,
                                             std::vector<std::string>* unread = nullptr,
                                             std::vector<std::string>* notes = nullptr);
 
 // A regular expression (core/base/expression.hpp) whose groups may have names, (?<name>...) or
-// (?P<name>...), one several times.
+// (?P<name>...). Several groups may have the same name.
 class LinePattern {
  public:
-  // Throws Error{kConfig} naming where it stands, for what is no regular expression, has no named
-  // group, or one that is not in `known`.
+  // Throws Error{kConfig} naming the place of the pattern if it is not a regular expression, has no
+  // named group, or has one that is not in `known`.
   LinePattern(const GivenText& pattern, const std::vector<std::string>& known);
 
   // One that says which lines are meant, and needs no names.
@@ -55,8 +56,8 @@ class LinePattern {
 
   const std::string& where() const noexcept { return where_; }
   bool Matches(std::string_view line) const;
-  // Hands each name and what its group has of the first match to `use`, the last group first; false
-  // where there is none.
+  // Calls `use` with each name and the text of its group in the first match, the last group first.
+  // False if there is no match.
   bool Find(std::string_view line,
             const std::function<void(const std::string& name, std::string_view value)>& use) const;
   // The same as {name: value}.
@@ -68,28 +69,30 @@ class LinePattern {
   std::vector<std::pair<std::size_t, std::string>> names_;  // of groups, which are counted from 1
 };
 
-// What the log shows: the throughput or, where neither rates nor the batch are known, the step time
-// as the median over steps, as of our own trials; the last evaluation with the curve that led to
-// it; or both. Throws Error{kConfig} with all that is wrong: also for steps that come again or go
-// back, as those of several ranks or runs do, unless each comes as often, of which the median
-// counts, or the map has steps_again. notes: gets what was taken off, left out and put together.
+// Reads the results of a log. They are the throughput, or the step time if neither rates nor the
+// batch are known, as the median over steps like in our own trials; the last evaluation with its
+// curve; or both. Throws Error{kConfig} with all problems, also if steps repeat or go back, which
+// happens if several ranks or runs wrote one log. Repeated steps are allowed if each comes equally
+// often, and then their median counts, or if the map has steps_again. notes: gets the text that was
+// removed, left out and joined.
 std::vector<ImportedResult> ReadTrainingLog(std::string_view text, const std::string& name,
                                             const ImportMap& map, const Catalog& catalog,
                                             std::vector<std::string>* notes = nullptr);
 
-// Adds to `doubts` what cannot be, and sets implied_gbps:
+// Adds results that cannot be true to `doubts`, and sets implied_gbps:
 //
-// * A throughput and a step time of one setting, whose batch is known, that contradict each other;
-//   where they are as far apart as there are workers, one was taken for that of one worker or of
-//   all.
-// * A throughput that grows by 1.25 times more than the workers do: numbers of all workers taken
-//   for those of one. One that does not grow at all with them: numbers of one taken for all.
-// * Of dense all-reduces on several nodes with a label of the network's bandwidth: a step too short
-//   for its bytes at that rate; where one worker's step of the same batch is there, too, what
-//   communication adds to it and a rate of less than half of the label follows.
+// * The throughput and the step time of one setting contradict each other, and its batch is known.
+// If they differ by the number of workers, one of them was mistaken for the value of one worker or
+// of all.
+// * The throughput grows by more than 1.25 times the growth of workers: numbers of all workers were
+// taken for numbers of one. Or it does not grow with workers at all: numbers of one were taken for
+// all.
+// * The step of a dense all-reduce on several nodes is too short for its bytes at the rate of the
+// network's label. If the step of one worker with the same batch is there, too, the added
+// communication gives a rate, and less than half of the label is doubtful.
 //
-// Numbers of one number of workers alone, without a step time, can be of one worker or of all:
-// nothing here finds out.
+// Numbers from one number of workers alone, without a step time, can be of one worker or of all;
+// nothing here decides that.
 void Doubt(std::span<ImportedResult> results, const Catalog& catalog);
 
 }  // namespace sparfuse::harness

@@ -12,20 +12,18 @@ namespace sparfuse::harness {
 // Set for ranks that may have more threads on a host than it has cores.
 inline constexpr const char* kOversubscribe = "SPARFUSE_OVERSUBSCRIBE";
 
-// "0-3,8" of numbers in ascending order; "" of none. ReadRanges reads it, leaving out what is no
-// number.
+// WriteRanges: "0-3,8" for numbers in ascending order; "" for none. ReadRanges reads this form, and
+// skips text that is not a number.
 std::string WriteRanges(const std::vector<int>& numbers);
 std::vector<int> ReadRanges(const std::string& text);
 
-// Of this process; without card, interface and node.
+// The binding of this process, without card, interface and node.
 RankBinding BindingOfThisProcess();
 
-// Whether ranks of a host have more threads than that host lets them use cores, as a sentence; ""
-// where none do.
+// A sentence if ranks of a host have more threads than cores that they may use; else "".
 std::string WhatIsOversubscribed(const std::vector<RankBinding>& ranks, int threads_per_rank);
 
-// Whether ranks of a host see one card each and therefore not one another's, as a sentence; ""
-// where they see more or are alone.
+// A sentence if ranks of a host see only one card each and therefore not one another's; else "".
 std::string WhoIsHidden(const std::vector<RankBinding>& ranks);
 
 }  // namespace sparfuse::harness

@@ -184,8 +184,8 @@ Finding Driver(const GpuReport& report, const CudaBuild& build) {
   return {Level::kWarning, "driver",
           fmt::format("{}: older than the toolkit of this build ({}){}; expected a newer driver",
                       text, DottedVersion(build.runtime),
-                      same_major ? ", so that code compiled on the card (PTX) cannot run"
-                                 : ", so that it cannot run this build's programs")};
+                      same_major ? ", so code compiled on the card (PTX) cannot run"
+                                 : ", so it cannot run this build's programs")};
 }
 
 Finding Cuda(const GpuReport& report, const CudaBuild& build) {
@@ -209,7 +209,7 @@ int VersionNumber(const std::string& text) {
 
 void AddToolkit(const CudaBuild& build, std::vector<Finding>& findings) {
   if (build.runtime == 0 || build.wheel.empty()) return;
-  std::string text = fmt::format("CUDA {}, LibTorch's libraries are of {}",
+  std::string text = fmt::format("CUDA {}, but LibTorch's libraries are for {}",
                                  DottedVersion(build.runtime), build.wheel);
   const bool older = build.runtime < VersionNumber(build.wheel);
   if (older) text += ": expected a toolkit that is not older than they are";

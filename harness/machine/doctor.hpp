@@ -27,7 +27,7 @@ struct DoctorPaths {
 // Reads; changes nothing. Cost: a second, for asking mpirun and Python their versions.
 std::vector<Finding> Examine(const DoctorPaths& paths);
 
-// What this build brings along.
+// The parts of CUDA in this build.
 struct CudaBuild {
   bool linked = false;
   std::string info;   // CudaBuildInfo()
@@ -36,7 +36,7 @@ struct CudaBuild {
   std::string wheel;  // the CUDA runtime that LibTorch's wheel brings, "13.0.96"; "" none
 };
 
-// `root`: the checkout, in whose virtual environment LibTorch is.
+// `root`: the checkout; its virtual environment has LibTorch.
 CudaBuild DescribeCudaBuild(const std::filesystem::path& root);
 
 std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build);

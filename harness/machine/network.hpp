@@ -14,27 +14,27 @@ namespace sparfuse::harness {
 
 inline constexpr const char* kInterfaces = "/sys/class/net";
 
-// Of every interface since it is up, with what the RDMA ports behind it carried. What cannot be
-// read is left out.
+// The bytes of every interface since it is up, with the bytes of the RDMA ports behind it.
+// Interfaces that cannot be read are left out.
 std::map<std::string, InterfaceBytes> ReadInterfaces(
     const std::filesystem::path& folder = kInterfaces);
 
-// Throws Error{kConfig} naming --interface, `name` and those that there are.
+// Throws Error{kConfig} naming --interface, `name` and the interfaces of this host.
 void NeedInterface(const std::string& name, const std::filesystem::path& folder = kInterfaces);
 
 // The one interface of this host that this process was told to use by InterfaceEnvironment, or "".
 std::string PinnedInterface();
 
-// Variables that make Open MPI, NCCL, gloo and UCX use `interface` and no other; "": none. Where an
-// RDMA device stands behind it (its device/infiniband), UCX and NCCL get that port, too.
+// Variables that make Open MPI, NCCL, gloo and UCX use `interface` alone; "": none. If an RDMA
+// device is behind it (its device/infiniband), UCX and NCCL get that port, too.
 std::vector<std::pair<std::string, std::string>> InterfaceEnvironment(
     const std::string& interface, const std::filesystem::path& folder = kInterfaces);
 
-// What interfaces of this host carried between two readings. interface: as asked for, or ""; then,
-// for the others, the busiest stands for it. These carried more than 1 MiB and 5 % of what that one
-// did; there are none unless `across_hosts`, since ranks of one host need none. Neither the
-// loopback nor what counts the same bytes once more (a bond and its members, a bridge, a VLAN) is
-// an other.
+// The bytes that the interfaces of this host carried between two readings. interface: the one asked
+// for, or "", and then the busiest is taken. The others are interfaces that carried more than 1 MiB
+// and more than 5 % of its bytes. There are none unless `across_hosts`, because ranks of one host
+// need none. The loopback never counts, nor do interfaces that count the same bytes again: a bond
+// and its members, a bridge, a VLAN.
 HostTraffic DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
                             const std::map<std::string, InterfaceBytes>& after,
                             const std::string& interface, bool across_hosts,

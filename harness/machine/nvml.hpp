@@ -25,13 +25,13 @@ struct GpuProcess {
   bool operator==(const GpuProcess&) const = default;
 };
 
-// What a card, its driver or the user's rights leave untold is empty.
+// A member is empty if the card, its driver or the user's rights do not give it.
 struct GpuCard {
   int index = 0;  // NVML's
   std::string name, uuid, bus_id;
   std::optional<int> compute_capability;  // 90 is 9.0
   std::optional<std::uint64_t> total_bytes, free_bytes;
-  std::optional<std::uint64_t> used_bytes;  // without what the driver reserves for itself
+  std::optional<std::uint64_t> used_bytes;  // without the driver's reserve
   CardClock sm, memory;
   std::optional<std::uint64_t> throttle_reasons;
   std::optional<bool> persistence, ecc, mig, display;
@@ -44,8 +44,8 @@ struct GpuCard {
   std::vector<GpuProcess> processes;  // without this one
 };
 
-// How the cards of index a < b reach each other: "NV4" (four active NVLink links, to the other card
-// or to switches), "PIX" (one PCIe switch), "PXB" (several), "PHB" (a host bridge), "NODE" (host
+// The path between the cards of index a < b: "NV4" (four active NVLink links, to the other card or
+// to switches), "PIX" (one PCIe switch), "PXB" (several), "PHB" (a host bridge), "NODE" (host
 // bridges of a NUMA node), "SYS" (between NUMA nodes), "board"; "" unknown.
 struct GpuLink {
   int a = 0, b = 0;
@@ -61,10 +61,10 @@ struct GpuReport {
   std::vector<GpuLink> links;
 };
 
-// Reads; changes nothing. `library`: a name for the dynamic loader, or a path.
-// Cost: from nothing without a driver to seconds where the driver has to wake the cards first.
+// Reads only. `library`: a name for the dynamic loader, or a path.
+// Cost: nothing without a driver, up to seconds if the driver has to wake the cards first.
 GpuReport ReadGpus(const std::string& library = "libnvidia-ml.so.1");
-GpuReport ReadGpus(const nvml::Functions& functions);  // null: what it would have told is unknown
+GpuReport ReadGpus(const nvml::Functions& functions);  // a null function: its values are unknown
 
 // The reasons in words: "power cap", "hot", ...; empty for none.
 std::vector<std::string> ThrottleWords(std::uint64_t reasons);

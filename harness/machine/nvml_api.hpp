@@ -51,7 +51,7 @@ inline constexpr unsigned kAffinityOfNode = 0;
 inline constexpr std::uint64_t kIdle = 0x1;
 inline constexpr std::uint64_t kApplicationClocks = 0x2;
 
-// The functions by the names under which the library exports them.
+// The functions, by the names that the library exports.
 #define SPARFUSE_NVML_FUNCTIONS(FUNCTION)                                              \
   FUNCTION(nvmlInit_v2, ())                                                            \
   FUNCTION(nvmlShutdown, ())                                                           \
@@ -92,7 +92,7 @@ inline constexpr std::uint64_t kApplicationClocks = 0x2;
   FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3, (Device, unsigned*, ProcessInfo*)) \
   FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v3, (Device, unsigned*, ProcessInfo*))
 
-// Null where an older library lacks the function; what it would have told is then unknown.
+// A function is null if an older library lacks it; its values are then unknown.
 struct Functions {
 #define SPARFUSE_NVML_MEMBER(name, arguments) int(*name) arguments = nullptr;
   SPARFUSE_NVML_FUNCTIONS(SPARFUSE_NVML_MEMBER)

@@ -1,4 +1,4 @@
-// Describes this machine, on which live trials are measured, and its software.
+// Describes this machine and its software, as live trials record them.
 #pragma once
 
 #include <filesystem>
@@ -13,36 +13,37 @@
 
 namespace sparfuse::harness {
 
-// What makes a number comparable. The cores are those that this process may use; of cards there are
-// models and counts: which card of a model it is and how fast it is clocked belong to a trial, not
-// to the machine's identity.
+// The facts that make numbers comparable. The cores are those that this process may use. Cards have
+// models and counts. The individual card and its clock belong to a trial, not to the machine's
+// identity.
 Node DescribeMachine();
 System DescribeSystem();
 
 // Name of the host that this process is on.
 std::string HostName();
 
-// What programs may still take: what the kernel calls available, or less where a control group
-// limits this process.
+// The memory that programs may still take: the kernel's available memory, or less if a control
+// group limits this process.
 double AvailableMemoryBytes();
 
-// The state of the cards while a trial runs; nothing where there is no card.
+// The state of the cards while a trial runs; nothing if there is no card.
 std::optional<CardStates> DescribeGpus(const GpuReport& report);
 
-// Of the checkout at `root`; of an archive (scripts/bundle) what its archive.json says.
+// The source state of the checkout at `root`, or, for an archive (scripts/bundle), of its
+// archive.json.
 SourceState DescribeSource(const std::string& root);
 
-// The environment variables that a trial's record has, where they are set.
+// The environment variables that a trial records, if they are set.
 const std::vector<const char*>& DescribedVariables();
 std::map<std::string, std::string> DescribeEnvironment();
 
-// The image of the container that this process runs in: SPARFUSE_IMAGE, else what podman
-// (/run/.containerenv: "NAME@ID" where it tells) or Apptainer (the file's name) says; "unknown" in
-// a container of which nobody says more; "" outside of one. root: where files of the system are
-// looked for.
+// The image of the container of this process: SPARFUSE_IMAGE, else the name from podman
+// (/run/.containerenv: "NAME@ID" if it has one) or Apptainer (the file's name). "unknown" in a
+// container that does not name its image; "" outside of containers. root: the folder that replaces
+// / in the search.
 std::string ContainerImage(const std::filesystem::path& root = "/");
 
-// Output of a shell command without its last line end; `ok` is false where it failed.
+// The output of a shell command without its last line end; `ok` is false if it failed.
 std::string CommandOutput(const std::string& command, bool& ok);
 std::string ShellQuoted(const std::string& text);
 

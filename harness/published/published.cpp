@@ -66,7 +66,7 @@ std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::st
     if (mean != std::string_view::npos) {
       row.deviation = NumberOf(stated.substr(mean + kBetween.size()));
       if (!row.value || !row.deviation)
-        reader.Fail(fmt::format("value \"{}\": expected two numbers beside +-", stated));
+        reader.Fail(fmt::format("value \"{}\": expected two numbers around +-", stated));
     }
     rows.push_back(std::move(row));
   }

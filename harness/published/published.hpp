@@ -22,33 +22,33 @@ struct PublishedNumber {
       density, metric, stated;  // as the file gives the value
   // `stated` as a number, of "925.020 +- 4.42" the mean; absent for "28.20-58.28" or ">80".
   std::optional<double> value;
-  std::optional<double> deviation;  // what follows "+-"
+  std::optional<double> deviation;  // the number after "+-"
   std::string unit, source, confidence;
 };
 
-// All rows in the order of the file. Throws Error{kConfig} naming file, line and column for what is
-// not as expected.
+// All rows in the order of the file. Throws Error{kConfig} naming file, line and column of an
+// unexpected value.
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-// The [published] table of an experiment file: a paper, and what it calls our methods.
+// The [published] table of an experiment file: a paper, and its names for our methods.
 struct Published {
   std::string paper;                                        // as in the column `paper`
   std::map<std::string, std::vector<std::string>> methods;  // theirs, by ours
   std::vector<PublishedNumber> rows;                        // of the paper
 };
 
-// nullopt where the file has no [published]. Reads published-numbers.csv in `folder`. Throws
-// Error{kConfig} naming file, line, key, value and the nearest known name for a paper or a method
-// that nobody published or nobody registered, Error{kData} for a damaged published-numbers.csv.
+// nullopt if the file has no [published]. Reads published-numbers.csv in `folder`. Throws
+// Error{kConfig} naming file, line, key, value and the nearest known name for an unknown paper or
+// method, Error{kData} for a damaged published-numbers.csv.
 std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
                                        const std::filesystem::path& folder);
 
-// What the `published` table at `at`, of a figure that shows `metric` (empty: all metrics) for
-// these workloads, draws: {"paper", "methods", "rows": [{column: text}, with "of": workload or
-// null]}. Rows of `stated` artifacts ("A vs B" gains) have "stated": true. JSON, since it is part
-// of the figure's entry, which is. Throws Error{kConfig} for unknown names and for a mapping that
-// no row matches.
+// The published numbers of a figure, from its `published` table at `at`. The figure shows `metric`
+// (empty: all metrics) for these workloads. Returns {"paper", "methods", "rows": [{column: text},
+// with "of": workload or null]}. Rows of `stated` artifacts ("A vs B" gains) have "stated": true.
+// It is JSON, as a part of the figure's entry. Throws Error{kConfig} for unknown names and for a
+// mapping that no row matches.
 nlohmann::json PublishedOfFigure(const TomlFile& file, const std::string& at,
                                  const Published& published, const std::string& metric,
                                  std::span<const std::string> workloads);

@@ -210,7 +210,7 @@ ByteArray ReadBytes(py::handle object, const std::string& what) {
   const py::array array = ViewArray(object, what);
   if (!py::isinstance<py::array_t<std::uint8_t>>(array)) {
     throw py::type_error(what + " has dtype " + Text(array.dtype()) +
-                         "; expected uint8, as it was encoded");
+                         "; expected uint8, the result of an encoding");
   }
   py::array plain = Plain(array);
   if (reinterpret_cast<std::uintptr_t>(plain.data()) % sizeof(std::uint32_t) != 0) {

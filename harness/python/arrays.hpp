@@ -30,8 +30,8 @@ class ArrayMemory {
   T* data() const noexcept { return data_.get(); }
   std::span<T> span() const noexcept { return {data_.get(), size_}; }
 
-  // Keeps the first `size` elements. What lies behind them has taken no memory if it is untouched,
-  // but for that of a small array.
+  // Keeps the first `size` elements. The memory behind them was never touched and so takes no
+  // pages, except in a small array.
   void Shrink(std::size_t size) {
     if (size * sizeof(T) <= kCopied && size < size_ / 2) {
       ArrayMemory copy(std::span<const T>(data(), size));
@@ -61,14 +61,14 @@ class ArrayMemory {
   std::size_t size_;
 };
 
-// Views `object` (NumPy array, anything with DLPack or the buffer protocol) as a NumPy array,
-// without a copy. `what` names it in errors. Throws TypeError, Error{kUnsupported} for memory on a
+// Views `object` (a NumPy array, or anything with DLPack or the buffer protocol) as a NumPy array,
+// without a copy. `what` names it in errors. Throws TypeError; Error{kUnsupported} for memory on a
 // device.
 pybind11::array ViewArray(pybind11::handle object, const std::string& what);
 
 // A float32 array in row-major order, kept alive.
 struct FloatArray {
-  pybind11::array array;  // a copy of what was given only where that is not contiguous
+  pybind11::array array;  // a copy of the argument only if that is not contiguous
   std::vector<std::int64_t> shape;
 
   std::span<const float> values() const {
@@ -76,15 +76,15 @@ struct FloatArray {
   }
 };
 
-// Throws TypeError naming the dtype if that is not float32; what ViewArray throws.
+// Throws TypeError naming the dtype if it is not float32, and the errors of ViewArray.
 FloatArray ReadFloats(pybind11::handle object, const std::string& what);
 
-// float32, row-major, to be written to. Throws TypeError; Error{kConfig} where it cannot be written
-// to in place, naming why.
+// float32, row-major, to be written to. Throws TypeError; Error{kConfig} with the reason if it
+// cannot be written in place.
 std::span<float> WritableFloats(const pybind11::array& array, const std::string& what);
 
-// uint8, in row-major order and 4-byte aligned, kept alive. A copy only where what was given is
-// not.
+// uint8, in row-major order and 4-byte aligned, kept alive. It is a copy only if the argument is
+// not like that.
 struct ByteArray {
   pybind11::array array;
 
@@ -93,14 +93,14 @@ struct ByteArray {
   }
 };
 
-// An array of uint8, or bytes. Throws TypeError; what ViewArray throws.
+// Takes an array of uint8, or bytes. Throws TypeError, and the errors of ViewArray.
 ByteArray ReadBytes(pybind11::handle object, const std::string& what);
 
-// uint32, plain: the same array where it is that; int32 and int64 below n are converted. Throws
-// TypeError; Error{kConfig}; what ViewArray throws.
+// uint32, plain: the same array if it is so already. int32 and int64 below n are converted. Throws
+// TypeError, Error{kConfig}, and the errors of ViewArray.
 pybind11::array_t<std::uint32_t> ReadIndices(pybind11::handle object, std::size_t n,
                                              const std::string& what);
-// Throws Error{kConfig} unless the indices are increasing and below n. Needs no GIL.
+// Throws Error{kConfig} unless the indices are increasing and below n. The GIL is not needed.
 void CheckIndices(std::span<const std::uint32_t> indices, std::size_t n, const std::string& what);
 
 template <class T>
@@ -108,31 +108,31 @@ std::span<const T> ViewOf(const pybind11::array_t<T>& array) {
   return {array.data(), static_cast<std::size_t>(array.size())};
 }
 
-// Where a dense result is written.
+// The memory to which a dense result is written.
 struct DenseResult {
-  pybind11::object object;  // what the caller of Python gets
+  pybind11::object object;  // the object for the caller in Python
   std::span<float> values;
 };
 
-// A new array of that shape, or `out` where it is not None. Throws as WritableFloats, and
-// Error{kConfig} where `out` has another shape.
+// A new array of that shape, or `out` if it is not None. Throws as WritableFloats, and
+// Error{kConfig} if `out` has another shape.
 DenseResult MakeDense(const pybind11::object& out, const std::vector<std::int64_t>& shape,
                       const std::string& what = "out");
 
-// Throws Error{kConfig} where what is written shares memory with what is read meanwhile.
+// Throws Error{kConfig} if the written memory overlaps memory that is read at the same time.
 void RequireApart(const std::string& written, std::span<const std::byte> to,
                   const std::string& read, std::span<const std::byte> from);
 
 // C-contiguous and aligned, so that its elements can be read one after another.
 bool IsPlain(const pybind11::array& array);
-// The same elements, plain: `array` itself where it is.
+// The same elements, plain; `array` itself if it is plain.
 pybind11::array Plain(const pybind11::array& array);
 
-// An integer from least to most. Throws TypeError for what is no integer, Error{kConfig} for
-// another; both name `what`, the value and what was expected.
+// An integer from least to most. Throws TypeError if it is not an integer, and Error{kConfig} if it
+// is out of range. Both name `what`, the value and the expected form.
 std::uint64_t ReadInteger(pybind11::handle value, const std::string& what, std::uint64_t least,
                           std::uint64_t most);
-// Of random numbers.
+// A seed of random numbers.
 inline std::uint64_t ReadSeed(pybind11::handle seed) {
   return ReadInteger(seed, "seed", 0, ~std::uint64_t{0});
 }
@@ -144,7 +144,7 @@ std::vector<std::int64_t> ReadShapeOfSome(pybind11::handle shape);
 std::size_t ElementCount(std::span<const std::int64_t> shape);
 // "(3, 4)"
 std::string ShapeText(std::span<const std::int64_t> shape);
-// Of the object's class, say "torch.Tensor".
+// The type of the object, for example "torch.Tensor".
 std::string TypeText(pybind11::handle object);
 
 }  // namespace sparfuse::python

@@ -1,5 +1,5 @@
-// Lists what the module knows: core's sparsifiers and quantizers, and sparsifiers registered from
-// Python.
+// Lists the parts that the module knows: core's sparsifiers and quantizers, and sparsifiers
+// registered from Python.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,7 +17,7 @@
 
 namespace sparfuse::python {
 
-// A sparsifier with its options: what the selections of one or several objects share.
+// A sparsifier with its options; the selections of one or several objects share it.
 struct ConfiguredSparsifier {
   std::unique_ptr<Sparsifier> sparsifier;
   std::atomic<double> density;
@@ -35,14 +35,15 @@ std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& nam
                                                           std::uint64_t seed,
                                                           const pybind11::dict& options);
 
-// sparsifier: a class, made anew for every ConfigureSparsifier with the options as keywords, or an
-// object, which takes no options. Replaces what was registered from Python under that name. Throws
-// Error{kConfig} if core has the name, there is no method select, or KeepsMemory throws.
+// sparsifier: a class or an object. A class is made anew for every ConfigureSparsifier, with the
+// options as keywords; an object takes no options. Replaces an earlier registration from Python
+// under that name. Throws Error{kConfig} if core has the name, if there is no method select, or if
+// KeepsMemory throws.
 void RegisterSparsifier(const std::string& name, pybind11::object sparsifier);
 
 pybind11::list ListSparsifiers();
 
-// A quantizer with its options: what the encodings of one or several objects share.
+// A quantizer with its options; the encodings of one or several objects share it.
 struct ConfiguredQuantizer {
   std::unique_ptr<Quantizer> quantizer;
   std::uint64_t seed;
@@ -58,8 +59,8 @@ std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string&
 
 pybind11::list ListQuantizers();
 
-// Keywords of Python as options. Throws Error{kConfig} naming `owner` and the key where a value is
-// no bool, number or string.
+// Keywords of Python as options. Throws Error{kConfig} naming `owner` and the key if a value is no
+// bool, number or string.
 Options ToOptions(const std::string& owner, const pybind11::dict& keywords);
 pybind11::object ToPython(const OptionValue& value);
 // Dicts of name, default, range, choices and meaning.

@@ -1,4 +1,4 @@
-// Holds what objects that select or quantize work with: workspace, tensors and their lock.
+// Holds the state of objects that select or quantize: workspace, tensors and their lock.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ namespace sparfuse::python {
 // Python waits for the GIL while its object is locked.
 class ObjectMutex {
  public:
-  // Throws Error{kConfig} instead of waiting for itself, where a sparsifier written in Python calls
-  // the object that called it.
+  // Throws Error{kConfig} if a sparsifier written in Python calls the object that called it, which
+  // would otherwise wait for itself.
   void lock();
   void unlock();
 
@@ -45,7 +45,7 @@ struct SelectedArrays {
   }
 };
 
-// What is saved of a tensor's steps.
+// The saved state of a tensor's steps.
 struct TensorStep {
   std::vector<std::int64_t> shape;
   std::uint64_t next_step = 0;
@@ -58,32 +58,33 @@ using StepsByTensor = std::map<std::string, TensorStep>;
 pybind11::dict StepsToPython(const StepsByTensor& steps);
 StepsByTensor ReadSteps(pybind11::handle given);
 
-// What an object's state_dict has under a key. Throws TypeError if the state is no dict;
+// The value of an object's state_dict under a key. Throws TypeError if the state is not a dict, and
 // Error{kConfig} if it has no such key.
 pybind11::object StateOf(pybind11::handle state, const char* key);
 
-// What pickle calls: the class with these arguments, its load_state_dict with the state, and what a
-// class derived from it in Python has for attributes. (pybind11 has a __setstate__ of its own.)
+// The tuple that pickle calls: the class with these arguments, its load_state_dict with the state,
+// and the attributes of a class derived from it in Python. (pybind11 has a __setstate__ of its
+// own.)
 pybind11::tuple Reduce(const pybind11::object& self, const pybind11::tuple& arguments,
                        const pybind11::dict& keywords, const pybind11::object& state);
 
 // Tensors by name: each keeps its shape, and its steps are counted. Not thread-safe; needs no GIL.
 class TensorSteps {
  public:
-  // sparsifier: whose memory of tensors this is, or null; outlives this.
+  // sparsifier: the owner of the tensors' memory, or null; outlives this.
   explicit TensorSteps(const Sparsifier* sparsifier) : sparsifier_(sparsifier) {}
 
   // The step that the next call for a tensor is given: by default one more than the tensor's last
   // one, from 0.
   std::uint64_t StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const;
 
-  // Throws Error{kUnsupported} where a plugin's sparsifier remembers of a tensor what it does not
-  // give to be saved.
+  // Throws Error{kUnsupported} if a plugin's sparsifier has memory of a tensor that it cannot save.
   StepsByTensor Steps() const;
   // In place of all tensors. Throws Error{kConfig}, and changes nothing, for numbers of another
   // sparsifier.
   void SetSteps(const StepsByTensor& steps);
-  // Of a sparsifier whose class is in Python: its object, which others may share. Needs the GIL.
+  // For a sparsifier whose class is in Python: its object, which others may share. The caller holds
+  // the GIL.
   std::vector<PartMemory> Memories() const;
 
  protected:
@@ -110,8 +111,8 @@ class Selector : public TensorSteps {
       : TensorSteps(configured->sparsifier.get()), configured_(std::move(configured)) {}
 
   // gradient: [product of shape]; residual: the same size, or empty; updated: as in SelectSource.
-  // step: as in StepOf. Throws what Sparsifier::Select and TensorOf do. After an error the step is
-  // not counted.
+  // step: as in StepOf. Throws the errors of Sparsifier::Select and TensorOf. After an error the
+  // step is not counted.
   SelectedArrays Compress(const std::string& tensor, std::span<const std::int64_t> shape,
                           std::span<const float> gradient, std::span<float> residual,
                           std::optional<std::uint64_t> step, std::span<float> updated = {});
@@ -130,7 +131,7 @@ class Encoder : public TensorSteps {
   explicit Encoder(std::shared_ptr<const ConfiguredQuantizer> configured)
       : TensorSteps(nullptr), configured_(std::move(configured)) {}
 
-  // As Selector::Compress; throws what Quantizer::Encode does.
+  // As Selector::Compress; throws the errors of Quantizer::Encode.
   ArrayMemory<std::uint8_t> Compress(const std::string& tensor, std::span<const std::int64_t> shape,
                                      std::span<const float> gradient, std::span<float> residual,
                                      std::optional<std::uint64_t> step);
@@ -139,18 +140,18 @@ class Encoder : public TensorSteps {
   std::shared_ptr<const ConfiguredQuantizer> configured_;
 };
 
-// The argument g of select and step: what ReadFloats takes, of 1 to 2^32 - 1 elements. Needs the
-// GIL.
+// The argument g of select and step, in a form that ReadFloats takes, with 1 to 2^32 - 1 elements.
+// The caller holds the GIL.
 FloatArray ReadGradient(pybind11::handle g);
 
-// A tensor's random numbers follow from its name, so that workers agree whatever order they see
-// their tensors in.
+// A tensor's random numbers follow from its name, so that workers agree in whatever order they see
+// their tensors.
 std::uint32_t TensorId(std::string_view name);
-// Of a tensor that the caller gave no name, by its shape.
+// The name of a tensor to which the caller gave none, from its shape.
 std::string TensorName(const std::optional<std::string>& name, std::span<const std::int64_t> shape);
 
-// The entry of a tensor that had a step. Throws Error{kConfig} where there is none; kind: what the
-// error calls it.
+// The entry of a tensor that had a step. Throws Error{kConfig} if there is none; kind: its name in
+// the error.
 template <class Tensor>
 Tensor& FindTensor(std::map<std::string, Tensor>& tensors, const std::string& name,
                    const char* kind) {

@@ -201,12 +201,10 @@ Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
   Composition composition = Compose(parts);
   CheckTopology(composition, {given.world_size, given.ranks_per_node});
   if (const auto steps = composition.local_steps(); steps && steps->inner != InnerState::kKeep) {
-    SPARFUSE_THROW(
-        kConfig, "method " + given.name +
-                     ": inner_state = " + ToString(composition.strategy_options.at("inner_state")) +
-                     ": a method sees parameters, not what your optimizer keeps of "
-                     "them; expected \"keep\", or sparfuse.torch.local_steps, which sees "
-                     "both");
+    SPARFUSE_THROW(kConfig, "method " + given.name + ": inner_state = " +
+                                ToString(composition.strategy_options.at("inner_state")) +
+                                ": a method sees parameters, not your optimizer's state; expected "
+                                "\"keep\", or sparfuse.torch.local_steps, which sees both");
   }
   if (composition.dense_collective->descriptor().native ||
       composition.sparse_collective->descriptor().native) {

@@ -1,5 +1,5 @@
-// Composes a method from what the constructor of Method in Python was given, and reads layouts.
-// Needs the GIL.
+// Composes a method from the arguments of the constructor of Method in Python, and reads layouts.
+// The caller holds the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -19,22 +19,22 @@
 
 namespace sparfuse::python {
 
-// Names and shapes as tensors, in the order given. Throws Error{kConfig} naming the tensor where a
-// name comes twice or a shape has no elements, or 2^32 and more, or negative extents; where there
-// is no tensor. Throws TypeError for what is no shape.
+// Names and shapes as tensors, in the given order. Throws Error{kConfig} naming the tensor if a
+// name comes twice, or if a shape has negative extents, no elements, or 2^32 and more; also if
+// there is no tensor. Throws TypeError if a shape is not one.
 std::vector<TensorShape> ReadTensors(
     std::span<const std::pair<std::string, pybind11::object>> layout);
 
-// The memory of each part of a rank's method that is written in Python. Needs the GIL. config: as
-// ConfiguredMethod::MakeConfig made it.
+// The memory of each part of a rank's method that is written in Python. The caller holds the GIL.
+// config: as ConfiguredMethod::MakeConfig made it.
 std::vector<PartMemory> MemoriesOf(const LiveConfig& config);
 
-// Nothing of it is checked.
+// The settings as given; nothing is checked yet.
 struct MethodSettings {
   std::string name;
   pybind11::dict file;                // the method as its NAME.toml has it
   pybind11::dict options;             // of its strategy, planner and payload
-  std::vector<std::string> keywords;  // that Method takes beside them
+  std::vector<std::string> keywords;  // that Method takes besides
   int world_size;
   int ranks_per_node;
   std::vector<std::pair<std::string, pybind11::object>> layout;  // names, shapes; in ready order
@@ -50,33 +50,34 @@ struct MethodSettings {
   std::optional<std::vector<double>> backward_seconds;  // [tensors]; by default declared, too
 };
 
-// What sparfuse.Method gives to _core: dicts and the layout are the package's own. Throws TypeError
-// and Error{kConfig} for the rest.
+// Reads the arguments that sparfuse.Method passes to _core. Dicts and the layout are the package's
+// own. Throws TypeError and Error{kConfig} for the rest.
 MethodSettings ReadSettings(const pybind11::kwargs& given);
 
-// Methods that send dense gradients have no sparsifier, no feedback and density 1, whatever the
+// The method. If it sends dense gradients, it has no sparsifier, no feedback and density 1, for any
 // settings.
 class ConfiguredMethod {
  public:
-  // Throws Error{kConfig} and TypeError naming what is wrong; Error{kUnsupported} for a collective
-  // that threads do not have.
+  // Throws Error{kConfig} and TypeError naming the mistake; Error{kUnsupported} for a collective
+  // that does not work between threads.
   explicit ConfiguredMethod(const MethodSettings& settings);
   ConfiguredMethod(const ConfiguredMethod&) = delete;
   ConfiguredMethod& operator=(const ConfiguredMethod&) = delete;
 
   const Composition& composition() const { return composition_; }
-  // Of the steps after the dense ones.
+  // The plan of the steps after the dense ones.
   const Plan& plan() const { return plan_; }
-  // Of the sparsifier, defaults included.
+  // The options of the sparsifier, defaults included.
   pybind11::dict sparsifier_options() const { return sparsifier_options_; }
-  // In ready order; nothing where there is no such tensor.
+  // The position in ready order; nothing if there is no such tensor.
   std::optional<std::size_t> PositionOf(const std::string& tensor) const;
   std::vector<std::string> TensorNames() const;
   // A rank's. It uses sparsifiers that this object keeps, and must not outlive it.
   LiveConfig MakeConfig() const;
   // A modelled step of these times, planned with them. `cost` has a curve for everything local.
   ModelConfig MakeModel(BackwardProfile backward, CostModel cost) const;
-  // What plans of live ranks go by: the declared link, and 1 us and 1 ns an element of local work.
+  // The costs with which plans of live ranks are made: the declared link, and 1 us and 1 ns an
+  // element of local work.
   const CostModel& declared_cost() const { return cost_; }
 
  private:

@@ -1,9 +1,9 @@
 // Gives Python's lock back and takes it, in threads that may outlive the interpreter.
 //
-// Python ends a daemon thread that asks for the lock while the program ends: by unwinding, before
-// 3.14. Destructors cannot be unwound, and those on the way would touch objects of Python without
-// the lock. A thread that is ended thus waits here for the end of the process instead, as it does
-// from 3.14 on.
+// Python ends a daemon thread that asks for the lock while the program ends. Before 3.14 it does so
+// by unwinding. Destructors cannot be unwound, and destructors on the way would touch objects of
+// Python without the lock. Therefore such a thread waits here for the end of the process, as it
+// does in Python 3.14 and later.
 #pragma once
 
 #include <cxxabi.h>
@@ -17,7 +17,7 @@
 
 namespace sparfuse::python {
 
-// Runs what may end this thread; `run` must have nothing to destroy when it does.
+// Runs code that may end this thread. `run` must have nothing to destroy at that point.
 template <class Run>
 auto UnlessEnding(const Run& run) {
   try {
@@ -27,7 +27,7 @@ auto UnlessEnding(const Run& run) {
   }
 }
 
-// Without the lock for its lifetime. Needs the GIL.
+// Releases the lock for its lifetime. The caller holds the GIL.
 class GilReleased {
  public:
   GilReleased() : state_(PyEval_SaveThread()) {}
@@ -63,8 +63,8 @@ inline bool InterpreterEnds() {
 #endif
 }
 
-// An object of Python that any thread may copy and free, with the GIL or without. One that is left
-// when the interpreter ends is the process's to free. Needs the GIL.
+// An object of Python that any thread may copy and free, with the GIL or without. If it is left
+// when the interpreter ends, the process frees it. The caller holds the GIL.
 using KeptObject = std::shared_ptr<pybind11::object>;
 inline KeptObject Keep(pybind11::object object) {
   return KeptObject(new pybind11::object(std::move(object)), [](pybind11::object* kept) {
@@ -74,7 +74,7 @@ inline KeptObject Keep(pybind11::object object) {
   });
 }
 
-// callable(*arguments, **keywords). Throws what it raises.
+// callable(*arguments, **keywords). Throws the errors that it raises.
 inline pybind11::object CallWithKeywords(const pybind11::object& callable,
                                          std::span<PyObject* const> arguments,
                                          const pybind11::dict& keywords) {
@@ -86,7 +86,7 @@ inline pybind11::object CallWithKeywords(const pybind11::object& callable,
   return pybind11::reinterpret_steal<pybind11::object>(result);
 }
 
-// callable(*arguments). Throws what it raises.
+// callable(*arguments). Throws the errors that it raises.
 template <class... Arguments>
 pybind11::object CallPython(const pybind11::object& callable, const Arguments&... arguments) {
   PyObject* const result = UnlessEnding(

@@ -33,7 +33,7 @@ struct StepVerdict {
   std::string text;  // of it
 };
 
-// Saves what parts remember outside the engine, and goes back to it.
+// Saves and restores the state that parts keep outside the engine.
 struct Remembers {
   std::function<void()> save, undo;
 };
@@ -56,31 +56,31 @@ class MethodRank {
   MethodRank(const MethodRank&) = delete;
   MethodRank& operator=(const MethodRank&) = delete;
 
-  // scale: of the loss, which gradients are divided by before anything else and averages are
-  // multiplied with. keep: what to go back to where the step does not count.
+  // scale: the loss's; gradients are divided by it first, and averages are multiplied by it. keep:
+  // whether the state is saved, to return to it if the step does not count.
   void Begin(double density_factor, float scale, bool keep);
-  // A gradient is final. gradient: [numel], the caller's, unchanged until Finish, which writes the
-  // average into it unless EndBackward was given a refusal. The engine hears of tensors in the
-  // order of the layout, of an early one behind those before it. One that is not finite travels as
-  // zeros, and the step does not count.
+  // Announces that a gradient is final. gradient: [numel], the caller's, unchanged until Finish,
+  // which writes the average into it unless EndBackward was given a refusal. The engine gets
+  // tensors in the order of the layout; a tensor that comes early waits for those before it. A
+  // gradient that is not finite travels as zeros, and the step does not count.
   void Announce(std::size_t tensor, std::span<float> gradient);
-  // What was not announced has no gradient in this step, zeros. refusal: why this rank cannot use
-  // the step, which then does not count on any rank; empty: it can. alike: a number that must be
-  // the same on all ranks, else the step is refused, too.
+  // A tensor that was not announced has zeros as its gradient in this step. refusal: the reason why
+  // this rank cannot use the step, which then does not count on any rank; empty: it can. alike: a
+  // number that must be the same on all ranks; if it is not, the step is refused, too.
   void EndBackward(const std::string& refusal, std::uint32_t alike = 0);
-  // Waits for the averages. Where the step does not count, what it left to the next one is undone.
+  // Waits for the averages. If the step does not count, its effects on the next step are undone.
   StepVerdict Finish();
-  // Finishes a step whose backward pass ended with an error: its averages are of no use.
+  // Finishes a step whose backward pass ended with an error. Its averages are not used.
   void GiveUp(const std::string& why);
 
   bool in_step() const { return in_step_; }
-  // average * scale, in row-major order. Where `to` is the gradient that was announced and the
-  // scale is 1, the average is there already.
+  // Writes average * scale, in row-major order. If `to` is the announced gradient and the scale is
+  // 1, the average is there already.
   void CopyAverage(std::size_t tensor, float* to);
 
   void Replan(const Plan& plan);
-  // Throws Error{kInternal}, which says what happened, after a step that failed and in a process
-  // that was forked off: there this object must never be destroyed.
+  // Throws Error{kInternal} with the reason after a step that failed, and in a forked process,
+  // where this object must never be destroyed.
   void RequireUsable() const;
   bool InThisProcess() const;
   LiveEngine& engine() {
@@ -119,18 +119,18 @@ class MethodRank {
   std::uint64_t steps_ = 0;
   std::string failed_;
   const std::shared_ptr<std::atomic<bool>> has_failed_ = std::make_shared<std::atomic<bool>>(false);
-  // Until when this rank answers after a deadline has passed: others that find out later must not
-  // take it for the one that is lost.
+  // The time until which this rank still answers after a deadline has passed. Other ranks may find
+  // out later, and must not take it for the lost one.
   std::chrono::steady_clock::time_point answers_until_{};
   const std::chrono::milliseconds grace_;
 
-  // Of the step.
+  // The state of the step.
   bool in_step_ = false;
   bool kept_ = false;
   float scale_ = 1;
   std::size_t next_ = 0;                   // tensor that the engine hears of
   std::vector<std::span<float>> pending_;  // [tensors]
-  std::optional<MassCheck> mass_;          // where it is verified
+  std::optional<MassCheck> mass_;          // if it is verified
   std::vector<float> unscaled_;
   std::vector<float> zeros_;
   std::mutex noting_;  // guards own_ until the notes are gathered

@@ -21,12 +21,13 @@
 
 namespace sparfuse::python {
 
-// To be used by one thread at a time, without the GIL: a rank may wait for it, in a sparsifier that
-// is written in Python. Gradients and their averages are whole arrays, one a tensor in ready order.
+// One thread at a time uses it, without the GIL, because a rank may wait for the GIL in a
+// sparsifier that is written in Python. Gradients and their averages are whole arrays, one for each
+// tensor in ready order.
 class MethodRanks {
  public:
-  // configs: one a rank; deadlines are set here. `deadline` bounds every wait of a rank for another
-  // one, threads: of each rank. Throws what LiveEngine does.
+  // configs: one a rank; deadlines are set here. deadline: bounds every wait of a rank for another.
+  // threads: of each rank. Throws the errors of LiveEngine.
   MethodRanks(std::vector<LiveConfig> configs, int threads, std::chrono::milliseconds deadline);
   ~MethodRanks();
   MethodRanks(const MethodRanks&) = delete;
@@ -34,22 +35,22 @@ class MethodRanks {
 
   // One step of all ranks.
   //
-  //   gradients       [ranks][tensors], an empty span where there is no gradient. Not used
+  //   gradients       [ranks][tensors], an empty span if there is no gradient. Not used
   //                   after the return.
-  //   density_factor  what densities are multiplied with.
+  //   density_factor  the factor on densities.
   //   verify          check that selections lose nothing and that all ranks have the same average.
   //
-  // Throws what went wrong first, an Error with "rank N: " in front. The other ranks do not wait
-  // for one that failed. Afterwards no step can be made, and nothing of the ranks is left.
+  // Throws the first error, an Error with "rank N: " in front. The other ranks do not wait for a
+  // rank that failed. Afterwards no step is possible, and the ranks are gone.
   void Step(std::span<const std::vector<std::span<const float>>> gradients, double density_factor,
             bool verify);
 
-  // With local steps, [ranks][tensors]: what anchors and outer state begin with.
+  // With local steps, [ranks][tensors]: the initial values of anchors and outer state.
   void Begin(std::span<const ParameterView> parameters);
   // The same behind an update of each rank's parameters, which are read and written, and not used
   // after the return. verify: check that anchors are equal on all ranks. Throws as Step does.
   void LocalStep(std::span<const ParameterView> parameters, bool verify);
-  // Receives what is still under way. Throws as Step does.
+  // Receives the messages that are still under way. Throws as Step.
   void Finish(std::span<const ParameterView> parameters);
 
   // The next step goes by another plan; throws as Step does.
@@ -57,11 +58,10 @@ class MethodRanks {
 
   std::uint64_t steps() const { return steps_; }
   int ranks() const { return static_cast<int>(loops_.size()); }
-  // False in a process that was forked off, where the threads are not: there this object must never
-  // be destroyed.
+  // False in a forked process, which has no threads. There this object must never be destroyed.
   bool InThisProcess() const;
-  // Throw Error{kInternal}, which says what happened, after a step that failed and in a process
-  // that was forked off: threads stay behind.
+  // Throw Error{kInternal} with the reason after a step that failed, and in a forked process, which
+  // has no threads.
   void RequireUsable() const;
   LiveEngine& EngineOf(int rank);
   const StepRecord& RecordOf(int rank) const { return records_[static_cast<std::size_t>(rank)]; }
@@ -89,7 +89,7 @@ class MethodRanks {
   std::uint64_t steps_ = 0;
   std::string failed_;  // why no step can be made
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable begin_;
   std::condition_variable end_;
   const Job* job_ = nullptr;

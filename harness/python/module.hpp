@@ -1,4 +1,4 @@
-// Declares what the parts of the Python module share: the pool of threads, guards of classes, the
+// Declares the shared parts of the Python module: the pool of threads, guards of classes, and the
 // functions that bind each part.
 #pragma once
 
@@ -15,19 +15,19 @@
 
 namespace sparfuse::python {
 
-// Of a Method or a PowerSGD: ranks and workers of one process.
+// The largest number of ranks of a Method or workers of a PowerSGD, all in one process.
 inline constexpr int kMostRanks = 1024;
 
-// The one pool that operations run on; a caller keeps it alive while set_threads puts another in
-// place. A child of fork() gets a pool of its own. Needs no GIL.
+// The pool on which operations run. A caller keeps it alive while set_threads replaces it. A child
+// of fork() gets a pool of its own. The GIL is not needed.
 std::shared_ptr<ThreadPool> ModulePool();
 // As many as processors may be used, unless set.
 int Threads();
 
-// Guards classes of Python against objects whose __init__ was never called: pybind11 gives an
-// object that only __new__ made memory of the class's operator new when a method first uses it, and
-// takes what lies there for a constructed object. A class with this base raises TypeError instead;
-// Make<Class>(...) is how its __init__ makes one.
+// Guards classes of Python against objects whose __init__ was never called. For an object that only
+// __new__ made, pybind11 takes memory from the class's operator new when a method first uses it,
+// and treats its content as a constructed object. A class with this base raises TypeError instead.
+// Its __init__ makes an object with Make<Class>(...).
 struct MadeByInit {
   static void* operator new(std::size_t) {
     throw pybind11::type_error(
@@ -41,11 +41,11 @@ std::unique_ptr<Class> Make(Arguments&&... arguments) {
   return std::unique_ptr<Class>(::new Class(std::forward<Arguments>(arguments)...));
 }
 
-// Each throws Error{kConfig}, which names the argument, where it is out of its range.
+// Each throws Error{kConfig} naming the argument if it is out of its range.
 int CheckedThreads(int threads);
 std::chrono::milliseconds DeadlineOf(double seconds);
 
-// What a timeline of Python says of a span.
+// The entry for a span in a timeline of Python.
 pybind11::dict EntryOf(const Span& span);
 
 // Each binds the classes and functions of its file.

@@ -14,20 +14,21 @@ namespace sparfuse::python {
 
 // Wraps an object with a method select(g, k) that returns the indices to send:
 //
-//   g   [n] float32, a read-only NumPy view of x = gradient + residual, valid during the call only
-//   k   max(1, trunc(density * n)), below n: density 1 sends everything without a call
-//   name, step  of the tensor, as keywords, where its signature has parameters of these names or
-//       takes any (**keywords)
-//   returns integers in [0, n), all different, in any order, as an array of one dimension or a
-//   sequence; k of them, or with `exact_count` off between 1 and the slot's capacity
+//   g           [n] float32, a read-only NumPy view of x = gradient + residual, valid during the
+//               call only
+//   k           max(1, trunc(density * n)), below n: density 1 sends everything without a call
+//   name, step  of the tensor, as keywords, if its signature has parameters of these names or
+//               takes any (**keywords)
+//   returns     integers in [0, n), all different, in any order, as an array of one dimension or
+//               a sequence: k of them, or, without `exact_count`, between 1 and the slot's capacity
 //
-// Select may be called from any thread, with or without the GIL; it takes the GIL for the call of
-// the Python method alone. What that method raises is thrown as pybind11::error_already_set; what
-// it returns wrongly, and a g that it keeps, is Error{kConfig}, naming the class, the tensor and
-// what was expected.
+// Select may be called from any thread, with or without the GIL. It takes the GIL only for the call
+// of the Python method. An error that the method raises is thrown as pybind11::error_already_set. A
+// wrong return value, or a g that it keeps, is Error{kConfig} naming the class, the tensor and the
+// expected form.
 class PythonSparsifier final : public Sparsifier, public HasMemory {
  public:
-  // Needs the GIL. Throws Error{kConfig} if `object` has no method `select`.
+  // The caller holds the GIL. Throws Error{kConfig} if `object` has no method `select`.
   PythonSparsifier(std::string name, pybind11::object object, bool exact_count);
   ~PythonSparsifier() override;
 

@@ -60,7 +60,7 @@ const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>() {
                                 .range = kLinkHostMicroseconds,
                                 .unit = "microseconds",
                                 .fallback = "0",
-                                .meaning = "time in which the host prepares an exchange",
+                                .meaning = "time that the host takes to prepare an exchange",
                                 .optional = true}),
       Key<&LinkShape::intra_node_gbps>({.name = "intra_node_gbps",
                                         .range = {0, kLinkGbps.most},
@@ -87,9 +87,10 @@ struct Form<std::optional<LinkShape>> : OptionalForm<LinkShape> {
   }
   static std::string WhatIsWrong(const KeyInfo&, const json& given) {
     static const std::string kExpected = fmt::format(
-        "\"none\" or {{ gbps = a number from {0}, alpha_us = a number from {1} }}, with "
+        "\"none\" or {{ gbps = NUMBER, alpha_us = NUMBER }}, gbps from {0}, alpha_us from {1}; "
+        "with "
         "intra_node_gbps and intra_node_us, of the same ranges, if nodes have several ranks, and "
-        "host_us = a number from {2} if the host takes long for an exchange",
+        "host_us, from {2}, if the host takes long for an exchange",
         Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
     if (given.is_string()) return given == "none" ? "" : kExpected;
     if (!given.is_object() || given.contains("intra_node_gbps") != given.contains("intra_node_us"))
@@ -223,7 +224,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .cell = {.process = true, .telling = 1, .column = "workload", .named = true}}),
       Key<&C::workload_options>({.name = "workload_options",
                                  .fallback = "the workload's",
-                                 .meaning = "options that the workload takes beside its recipe",
+                                 .meaning = "options of the workload outside of its recipe",
                                  .cell = {.telling = 2}}),
       Key<&C::data>({.name = "data",
                      .fallback = "the workload's own",
@@ -276,8 +277,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::link>({.name = "link",
                      .unit = "Gbit/s, microseconds",
                      .fallback = "\"none\"",
-                     .meaning = "the link of a node, emulated or modelled, and intra_node_* those "
-                                "of its ranks to one another; none: the machine's own",
+                     .meaning = "the link of a node, emulated or modelled; intra_node_* are the "
+                                "links between its ranks; none: the machine's own",
                      .leaves = Leaves::kOption,
                      .cell = {.process = true, .telling = 3, .column = "link", .named = true}}),
       Key<&C::cluster>(
@@ -367,14 +368,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .fallback = "the workload's",
                                  .meaning = "batch of a rank in one micro-step",
                                  .cell = {.telling = 9, .column = "batch", .named = true}}),
-      Key<&C::accumulation>({.name = "accumulation",
-                             .range = {1, 1e6},
-                             .unit = "micro-steps",
-                             .fallback = "1",
-                             .meaning = "backward passes whose gradients are added up before they "
-                                        "are exchanged",
-                             .as_given = true,
-                             .cell = {.telling = 10, .column = "accumulation"}}),
+      Key<&C::accumulation>(
+          {.name = "accumulation",
+           .range = {1, 1e6},
+           .unit = "micro-steps",
+           .fallback = "1",
+           .meaning = "backward passes whose gradients are added before the exchange",
+           .as_given = true,
+           .cell = {.telling = 10, .column = "accumulation"}}),
       Key<&C::threads_per_worker>(
           {.name = "threads_per_worker",
            .range = {1, kMostThreads},

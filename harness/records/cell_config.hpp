@@ -29,10 +29,10 @@ using workloads::Precision;
 struct LinkShape {
   double gbps = 0;  // of a node's card
   double alpha_us = 0;
-  // What the host takes to prepare an exchange, one after another beside the network
-  // (StepScheduler).
+  // The host's time to prepare an exchange. Preparations follow one another, in parallel with the
+  // network (StepScheduler).
   double host_us = 0;
-  // Of a rank's link to others of its node; 0: not said, nodes are of one rank.
+  // Of a rank's link to others of its node. 0: not given; each node has one rank.
   double intra_node_gbps = 0;
   double intra_node_us = 0;
 
@@ -53,15 +53,15 @@ struct DenseTensors {
 
 inline constexpr std::size_t kDataIdDigits = 16;
 
-// What a method is made of in one trial, defaults resolved.
+// The composition of a method in one trial, with defaults resolved.
 struct MethodChoice {
   std::string strategy, planner, collective;
   Options strategy_options, planner_options, collective_options;
   Options sending;  // of SendingOptions()
 
-  // What dense tensors are encoded with; nothing where they are sent as they are.
+  // The quantizer of dense tensors; nothing if they are sent unencoded.
   std::optional<std::string> quantizer() const;
-  // Of a window, at whose end ranks have synchronised; 1 but for methods with local steps.
+  // The steps of a window, at whose end ranks have synchronised; 1 for methods without local steps.
   int window_steps() const;
   bool has_local_steps() const;
   bool begins_when_idle() const;        // without dates
@@ -87,7 +87,7 @@ struct CellConfig {
   int warmup_steps = 0, steps = 1;
   double deadline_seconds = 60;
 
-  // Of cells.
+  // Keys of cells.
   std::string method;
   std::string method_content;  // of a file outside the tree: the head of its hash
   MethodChoice method_options;
@@ -100,18 +100,19 @@ struct CellConfig {
   std::vector<std::string> no_feedback_tensors;
   std::optional<int> evaluate_every;  // kind convergence
   std::optional<double> target;       // kind convergence
-  // Kind convergence, with local steps: of what. "anchor", "average" or "own"; else "".
+  // For kind convergence with local steps, the evaluated parameters: "anchor", "average" or "own";
+  // else "".
   std::string evaluate;
   std::string cluster;                   // mode modelled; else ""
   std::map<std::string, double> inputs;  // factors that are not 1
-  // Buffers that are broadcast before each forward pass; nothing: as many as the workload's table
-  // says.
+  // Buffers that are broadcast before each forward pass; nothing: the number in the workload's
+  // table.
   std::optional<std::int64_t> broadcast_bytes;
 
-  // Of profile trials.
+  // Keys of profile trials.
   std::vector<std::string> sparsifiers, quantizers;
 
-  // The link that profiles measure: what the host takes goes on beside it.
+  // The link that profiles measure. It has no host time, which a profile measures separately.
   std::optional<LinkShape> measured_link() const {
     return link ? std::optional(link->WithoutHost()) : std::nullopt;
   }
@@ -122,10 +123,10 @@ struct CellConfig {
   bool operator==(const CellConfig&) const = default;
 };
 
-// The configuration as stored: null for what a cell does not have, numbers as they are.
+// The configuration as stored: null for keys that a cell does not have, numbers unchanged.
 nlohmann::json ToJson(const CellConfig& config);
-// Throws Error{kData} naming the key that is missing or has another type. whole: what errors call
-// the configuration.
+// Throws Error{kData} naming the key that is missing or has another type. whole: the name of the
+// configuration in errors.
 CellConfig CellConfigOf(const nlohmann::json& json, std::string_view whole = "configuration");
 
 nlohmann::json ToJson(const std::optional<LinkShape>& link);
@@ -133,7 +134,7 @@ nlohmann::json ToJson(const std::optional<LinkShape>& link);
 std::string LinkWords(const std::optional<LinkShape>& link);
 // "1 Gbit/s, 100 µs; within nodes 10 Gbit/s, 5 µs"
 std::string LinkWordsInFull(const LinkShape& link);
-// A link as it is stored, or as a file gives it and WhatIsWrong("link", ...) has found right.
+// A link as stored, or as a file gives it after WhatIsWrong("link", ...) found no mistake.
 std::optional<LinkShape> StoredLink(const nlohmann::json& link);
 nlohmann::json ToJson(const MethodChoice& choice);
 
@@ -147,26 +148,26 @@ struct TrialConfig {
 nlohmann::json ToJson(const TrialConfig& trial);
 TrialConfig TrialConfigOf(const nlohmann::json& json, std::string_view whole = "configuration");
 
-// Identity. Raised where configurations change so that stored trials cannot be told to be of the
-// same cells: all of them are then stale. A key that is added needs no new schema: it is `later` in
-// the table. Keys that are removed, or whose meaning changes, do.
+// Part of a cell's identity. It is raised if configurations change so that nobody can tell whether
+// stored trials belong to the same cells; then all of them are stale. A new key needs no new
+// schema, because it is `later` in the table. Removing a key or changing its meaning does.
 inline constexpr int kConfigSchema = 2;
 
-// The same of a configuration as it is stored: 1 where it does not say.
+// As above, of a stored configuration: 1 if it does not say.
 int WindowSteps(const nlohmann::json& config);
 
 // The identity of a cell: the hash of its schema and configuration.
 std::string ConfigHash(const CellConfig& config);
-// The same of a configuration as it is stored, whatever beside it only names or repeats it (seed,
-// block, trial_id).
+// As above, of a stored configuration. Keys that only name or repeat it (seed, block, trial_id) do
+// not count.
 std::string ConfigHash(const nlohmann::json& config);
-// Whether the processes of ranks are the same for both: the keys of processes are alike.
+// Whether the same processes can serve both: the keys with the role `process` are equal.
 bool HaveTheSameProcesses(const CellConfig& a, const CellConfig& b);
-// Takes the keys that were added to cells later out of a configuration as JSON, but for `kept`, if
-// they have their initial value: hashes are those from before there were such keys.
+// Removes keys that were added to cells later from a configuration as JSON, except `kept`, if they
+// have their initial value. So hashes are the same as before these keys existed.
 void EraseLaterKeys(nlohmann::json& config, std::span<const std::string_view> kept = {});
-// Whether two configurations as JSON say the same of all that ConfigHash looks at, and therefore
-// hash alike. False says nothing.
+// Whether two configurations as JSON agree in all keys that ConfigHash reads, and therefore have
+// the same hash. False does not imply different hashes.
 bool SaysTheSame(const nlohmann::json& one, const nlohmann::json& other);
 
 // How errors name a cell: "mode = emulated, method = wfbp, workload = digits-resnet, workers = 4".

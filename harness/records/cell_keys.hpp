@@ -1,4 +1,4 @@
-// Chooses keys of a cell's configuration by what they mean. The table is in cell_config.cpp.
+// Chooses keys of a cell's configuration by their role. The table is in cell_config.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,13 +11,13 @@
 
 namespace sparfuse::harness {
 
-// Ranges are far wider than what anybody runs, and narrow enough that no duration overflows and no
-// machine drowns in what a misplaced digit asks for.
+// Ranges are far wider than real experiments. They are narrow enough that no duration overflows,
+// and that a misplaced digit does not exhaust the machine.
 inline constexpr Range kLinkGbps{0.001, 100'000};
 inline constexpr Range kLinkAlphaMicroseconds{0, 1'000'000};
 inline constexpr Range kLinkHostMicroseconds{0, 1'000'000};
 inline constexpr Range kBroadcastBytes{0, 1e12};
-// Of a shaped link: sleeping cannot emulate less.
+// The limit of a shaped link: sleeping cannot emulate less.
 inline constexpr double kMinEmulableAlphaMicroseconds = 100;
 
 // Ranks of live trials share this machine, threads of one process or processes of it.
@@ -29,27 +29,27 @@ struct GivenKey {
   std::string name;
   Range range;
   std::string type;      // "integer, 1 to 64"
-  std::string unit;      // "seconds"; "" where it has none
-  std::string fallback;  // the default in words or as TOML; "" where the file must give the key
+  std::string unit;      // "seconds"; "" if it has none
+  std::string fallback;  // the default in words or as TOML; "" if the file must give the key
   std::string meaning;   // one sentence
-  std::string column;    // of a cell's: heads its column in tables; "" where it has none
+  std::string column;    // of a cell's: heads its column in tables; "" if it has none
 };
 std::span<const GivenKey> GivenKeysOfCells();
 std::vector<std::string> CellKeyNames();
-// Null where a cell has no such key.
+// Null if a cell has no such key.
 const GivenKey* FindCellKey(std::string_view name);
-// "" where `value`, as a file gives it, has the key's type and range, else what was expected: "a
+// "" if `value`, as a file gives it, has the key's type and range, else the expected form: "a
 // number in (0, 1]". Precondition: a cell has the key.
 std::string WhatIsWrong(std::string_view key, const nlohmann::json& value);
 
-// The keys in which two cells of one setting may differ, and those of them that a dense method
-// lacks.
+// MethodKeys: the keys in which two cells of one setting may differ. SparsityKeys: those that a
+// dense method lacks.
 std::span<const std::string> MethodKeys();
 std::span<const std::string> SparsityKeys();
-// What tells cells apart in figures and tables, the most telling first.
+// The keys that distinguish cells in figures and tables, the most telling first.
 std::span<const std::string> PanelKeys();
-// How cells are placed and how long they run: a modelled cell and a live one may differ in these
-// and still be points of one curve.
+// The keys that place a cell and set its duration. A modelled cell and a live one may differ in
+// them and still be points of one curve.
 std::span<const std::string> LaunchKeys();
 
 // Equal for configurations that differ in `keys` alone.

@@ -15,8 +15,8 @@
 
 namespace sparfuse::harness {
 
-// A key that a file may give. fallback: the default in words or as TOML, "" where the file must
-// give the key; meaning: one sentence; more: what else the table says of it.
+// A key that a file may give. fallback: the default in words or as TOML, "" if the file must give
+// the key; meaning: one sentence; more: other members of the key.
 template <auto kMember, class Of = typename MemberOf<decltype(kMember)>::Record>
 RecordKey<Of> Given(const char* name, const char* fallback, const char* meaning,
                     KeyInfo more = {}) {
@@ -26,7 +26,7 @@ RecordKey<Of> Given(const char* name, const char* fallback, const char* meaning,
   return Key<kMember, Of>(std::move(more));
 }
 
-// Of a record, in the order of its table, but for what no file gives.
+// The keys of a record that files may give, in the order of its table.
 template <class Record>
 std::vector<GivenKey> GivenKeysOf() {
   std::vector<GivenKey> keys;
@@ -38,7 +38,7 @@ std::vector<GivenKey> GivenKeysOf() {
   return keys;
 }
 
-// "" or what was expected of a value that a file gives.
+// "" or the expected form of a value from a file.
 template <class Record>
 std::string WhatIsWrong(const RecordKey<Record>& key, const nlohmann::json& given) {
   const bool may_be_empty = std::string_view(key.fallback) == "\"\"";
@@ -48,9 +48,9 @@ std::string WhatIsWrong(const RecordKey<Record>& key, const nlohmann::json& give
 }
 
 // Fills `record` from the table at `at`, called `what` in errors. Keys that are not there keep
-// their values; those without a default must be, of JSON their reader says so. more: keys beside
-// the record's, which the caller reads. Throws Error{kConfig}: "FILE:LINE: key = value: expected
-// ...".
+// their values. A key without a default must be there; if it is JSON, its reader checks that. more:
+// further keys of the table, which the caller reads. Throws Error{kConfig}: "FILE:LINE: key =
+// value: expected ...".
 template <class Record>
 void ReadTable(const TomlFile& file, const std::string& at, std::string_view what, Record& record,
                std::span<const std::string> more = {}) {
@@ -75,7 +75,7 @@ void ReadTable(const TomlFile& file, const std::string& at, std::string_view wha
   }
 }
 
-// A record for each of the tables at `at`, which are called `what`; none where nothing is there.
+// A record for each of the tables at `at`, called `what` in errors; empty if there is none.
 template <class Record>
 std::vector<Record> ReadTables(const TomlFile& file, const std::string& at, std::string_view what) {
   const nlohmann::json* list = file.Find(at);

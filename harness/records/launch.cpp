@@ -141,8 +141,8 @@ std::vector<std::string> WarningsOf(const LaunchHosts& hosts) {
     for (std::size_t host = 0; host < network.hosts.size(); ++host) {
       if (network.others[host].empty()) continue;
       warnings.push_back(
-          fmt::format("{}: beside {} also {} had traffic during this launch: expected --interface "
-                      "NAME, or no other traffic on them",
+          fmt::format("{}: in addition to {}, {} had traffic during this launch: expected "
+                      "--interface NAME, or no other traffic on them",
                       network.hosts[host],
                       network.interface.empty() ? "the busiest interface" : network.interface,
                       fmt::join(network.others[host], ", ")));

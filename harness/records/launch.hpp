@@ -1,5 +1,5 @@
-// On which hosts a launch's ranks were, what of them they might use, what the network carried and
-// how the clocks differed: a trial's "launch".
+// Describes a launch, a trial's "launch": the hosts of its ranks, the resources that ranks might
+// use there, the bytes on the network, and the differences of clocks.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace sparfuse::harness {
 
-// What of its host a rank may use.
+// The resources of its host that a rank may use.
 struct RankBinding {
   std::string host;
   std::string cores;                 // "0-3"
-  std::string numa;                  // of these cores; "" where the kernel does not tell
+  std::string numa;                  // of these cores; "" if the kernel does not tell
   std::optional<int> visible_cards;  // that CUDA_VISIBLE_DEVICES names; nothing: all
-  std::string card;                  // where it is on the bus; "" without one
+  std::string card;                  // its place on the bus; "" without one
   std::string interface;             // that ranks are told to use; "": libraries choose
   std::optional<Node> node;          // of the rank that speaks for its host
   bool operator==(const RankBinding&) const = default;
@@ -39,10 +39,10 @@ struct InterfaceBytes {
   bool operator==(const InterfaceBytes&) const = default;
 };
 
-// What the interfaces of a host carried during a launch.
+// The bytes on the interfaces of a host during a launch.
 struct HostTraffic {
   std::string interface;                        // as asked for; "": libraries choose
-  std::map<std::string, InterfaceBytes> bytes;  // of those that carried any
+  std::map<std::string, InterfaceBytes> bytes;  // of interfaces that carried any
   std::vector<std::string> others;              // second interfaces that carried much
   bool operator==(const HostTraffic&) const = default;
 };
@@ -59,7 +59,7 @@ struct LaunchNetwork {
 LaunchNetwork TrafficOfHosts(const std::vector<std::string>& hosts,
                              const std::vector<HostTraffic>& traffic);
 
-// Of each host against rank 0's clock: the offset at the launch's end, and by how much it changed.
+// For each host against rank 0's clock: the offset at the launch's end, and its change.
 struct LaunchClocks {
   std::vector<std::string> hosts;
   std::vector<double> offset_seconds, drift_ppm, drift_uncertainty_ppm, uncertainty_seconds;
@@ -82,19 +82,19 @@ struct TrialLaunch : LaunchHosts {
   std::string id;                       // of its first trial, and its number there
   int trials = 0;                       // that shared it
   std::optional<double> start_seconds;  // of its processes, once for all
-  std::string failed_on;                // the node that is to be blamed
+  std::string failed_on;                // the node at fault
   std::vector<std::string> left_out;    // nodes on which launches failed before
   bool operator==(const TrialLaunch&) const = default;
 };
 
-// What a user should know of the hosts, a sentence each: second interfaces with traffic, host by
-// host, and what ranks warned of.
+// Warnings about the hosts, a sentence each: traffic on second interfaces, host by host, and
+// warnings of ranks.
 std::vector<std::string> WarningsOf(const LaunchHosts& hosts);
 
 nlohmann::json ToJson(const LaunchHosts& hosts);
 nlohmann::json ToJson(const TrialLaunch& launch);
-// Reads the file of this directory and removes it; nothing of a launch whose ranks did not get that
-// far, or died while they wrote.
+// Reads the file of this directory and removes it. Empty if the launch's ranks did not get that
+// far, or died while they wrote it.
 LaunchHosts TakeHostRecord(const std::filesystem::path& directory);
 TrialLaunch LaunchOf(const nlohmann::json& stored, std::string_view whole = "launch");
 

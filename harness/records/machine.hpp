@@ -1,4 +1,5 @@
-// Where and with what a trial was measured: its machine's state, its software and its source.
+// Describes the surroundings of a trial's measurement: its machine's state, its software and its
+// source.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,11 @@ namespace sparfuse::harness {
 
 struct CardClock {
   std::optional<unsigned> now_mhz, max_mhz;
-  std::optional<unsigned> application_mhz;  // where somebody set another than the default
+  std::optional<unsigned> application_mhz;  // if somebody set another than the default
   bool operator==(const CardClock&) const = default;
 };
 
-// Empty is what the card does not tell.
+// An empty member is unknown: the card does not tell.
 struct CardState {
   int index = 0;  // the management library's
   std::string name, uuid, pci;
@@ -42,7 +43,8 @@ struct CardStates {
   bool operator==(const CardStates&) const = default;
 };
 
-// A measured one or, of a modelled trial on a declared cluster, what the cluster is declared by.
+// A measured machine, or, for a modelled trial on a declared cluster, the source of the
+// declaration.
 struct Machine {
   std::string hardware, source;        // of a declared cluster alone
   std::vector<std::string> placement;  // the host of each rank
@@ -52,7 +54,8 @@ struct Machine {
   int cuda_devices = 0;
   std::vector<std::string> cards;  // by rank
   std::optional<CardStates> gpus;
-  std::optional<double> load_before;  // of profiles and fingerprints: what ran beside them
+  std::optional<double> load_before;  // of profiles and fingerprints: other load during the
+                                      // measurement
   bool operator==(const Machine&) const = default;
 };
 

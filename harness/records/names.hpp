@@ -1,4 +1,4 @@
-// Names the values of enums that stand in records.
+// Names the values of enums in records.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ const std::string& NameOf(Enum value) {
   return NamesOf<Enum>()[static_cast<std::size_t>(value)];
 }
 
-// The place of `name` among `names`. Throws Error{kData} where it is none of them.
+// The position of `name` in `names`. Throws Error{kData} if it is not one of them.
 std::size_t PlaceOfName(const std::string& name, std::span<const std::string> names);
 
 template <class Enum>

@@ -12,9 +12,9 @@
 
 namespace sparfuse::harness {
 
-// In the place of whatever a node does not tell: a speed that nobody knows has no default.
+// Replaces a value that a node does not tell. An unknown speed has no default.
 inline constexpr const char* kUnknown = "unknown";
-// In a system's file, where a person has to write.
+// Marks the places of a system's file that a person has to fill in.
 inline constexpr const char* kChangeMe = "CHANGEME";
 
 // Cards of equal model and memory.
@@ -24,7 +24,7 @@ struct NodeCard {
   bool operator==(const NodeCard&) const = default;
 };
 
-// Of a model a card, of those beside one another that are equal.
+// Groups equal neighbours: one entry of `models` is one card.
 std::vector<NodeCard> CardsOfModels(const std::vector<std::string>& models);
 
 // Pairs of cards that reach each other so, in the words of GpuLink (harness/machine/nvml.hpp).
@@ -35,14 +35,14 @@ struct NodeCardLink {
 };
 
 struct NodeInterface {
-  std::string name;            // "eth0", "mlx5_0/1"; "": of a trial, whose record names none
+  std::string name;            // "eth0", "mlx5_0/1"; "": a trial does not record the name
   std::string kind;            // "Ethernet", "InfiniBand", "RoCE", "virtual"; "" unknown
   std::optional<double> gbps;  // as the driver negotiated, in 10^9 bit/s each way
   bool operator==(const NodeInterface&) const = default;
 };
 
-// In trials "cpu_model", "cores", "memory_gib", "gpus" (a model a card), and either "kernel", of
-// the machine whose cores are those that this process may use, or "network", of a launch's node.
+// In trials: "cpu_model", "cores", "memory_gib", "gpus" (a model a card). The machine, whose cores
+// are those that this process may use, also has "kernel". A launch's node has "network" instead.
 struct Node {
   std::string processor;
   std::optional<std::int64_t> cores, memory_gib;
@@ -53,13 +53,13 @@ struct Node {
   std::optional<std::int64_t> count;                     // of nodes that are exactly so
   bool operator==(const Node&) const = default;
 
-  std::size_t CardCount() const;  // those of which a number is known
+  std::size_t CardCount() const;  // of the cards whose number is known
 };
 
 // A [[node]] of a system's file: "processor", "cores", "memory_gib" and the tables "card",
 // "card_link" and "interface".
 struct DescribedNode : Node {};
-// Without what a file does not say of a kind of nodes: their count, and the kernel.
+// The node without facts that a file of node kinds lacks: their count, and the kernel.
 DescribedNode PartsOf(Node node);
 
 nlohmann::json ToJson(const Node& node);
@@ -67,29 +67,29 @@ nlohmann::json ToJson(const DescribedNode& node);
 Node NodeOf(const nlohmann::json& stored, std::string_view whole = "node");
 std::vector<Node> NodesIn(const nlohmann::json& list);
 
-// What a trial's numbers belong to. The hash of its JSON is the trial's system_hash.
+// The system to which a trial's numbers belong. The hash of its JSON is the trial's system_hash.
 struct System {
   std::optional<Node> machine = {};  // this program's host, or
-  std::vector<Node> nodes = {};      // those of a launch, each kind once
+  std::vector<Node> nodes = {};      // of a launch, each kind once
 
-  // Of modelled trials: the profile's. Machine or nodes, if any, are those that it was measured on.
+  // Of modelled trials: the profile's. Machine or nodes, if any, are those of the measurement.
   std::string cluster = {}, profile_hash = {};
-  // How the numbers came about, where that is not by measuring; of imported ones with these.
+  // The source of numbers that were not measured. Of imported results, with these members.
   std::string kind = {}, name = {}, source = {};
 
   bool operator==(const System&) const = default;
   bool is_known() const { return *this != System(); }
 };
 
-nlohmann::json ToJson(const System& system);  // null where it is not known
+nlohmann::json ToJson(const System& system);  // null if it is not known
 std::string HashOf(const System& system);
 System SystemOf(const nlohmann::json& stored, std::string_view whole = "system");
 
-// Equal nodes once, with their count, in the order in which they come first.
+// Equal nodes once, with their count, in order of first appearance.
 std::vector<Node> CountedNodes(std::span<const Node> nodes);
 
-// The system whose nodes these are: each once and without its count, so that it is the same for any
-// number of like nodes, in any order.
+// The system with these nodes. Each kind is in it once and without its count, so that any number of
+// like nodes, in any order, is the same system.
 System SystemOfNodes(std::span<const Node> nodes);
 
 // "Ethernet 100 Gbit/s", "InfiniBand 200 Gbit/s, Ethernet 1 Gbit/s", "virtual" of a node.

@@ -1,5 +1,6 @@
-// What a trial knows of people and of a site, apart from its records: these number hosts, cards and
-// processes, and here is who they are. Interfaces keep their names: they tell settings apart.
+// Holds the facts of a trial about people and a site, outside of its records. Records number hosts,
+// cards and processes, and here are their names. Interfaces keep their names in records, because
+// these distinguish settings.
 #pragma once
 
 #include <filesystem>
@@ -31,26 +32,26 @@ struct PrivateFacts {
   std::vector<std::string> buses;            // "card0" of a launch's binding first
   std::vector<std::string> users;
   std::vector<std::string> argv;
-  std::map<std::string, std::string> environment;   // without what everybody may see
+  std::map<std::string, std::string> environment;   // without public variables
   std::map<std::string, std::string> python_files;  // of sparsifiers' classes, by sparsifier
   std::string failure, log_tail;                    // as they were said
   bool operator==(const PrivateFacts&) const = default;
 
-  void AddUsers(const std::set<std::string>& more);  // those that are not there
+  void AddUsers(const std::set<std::string>& more);  // adds users that are not there yet
   // With the real name in the place of "host1"; other words stay.
   std::vector<std::string> NamesOf(std::vector<std::string> placement) const;
 };
 
-// Turns hosts' names into "host0", "host1", ... in the order in which they first come, and keeps
-// the names in that order.
+// Turns hosts' names into "host0", "host1", ... in order of first appearance, and keeps the names
+// in that order.
 class HostNames {
  public:
-  // hosts: those that have a number. It must outlive this object.
+  // hosts: the names that have a number already. It must outlive this object.
   explicit HostNames(std::vector<std::string>& hosts) : hosts_(hosts) {}
 
   std::string Numbered(const std::string& name);  // "" stays
   void Number(std::vector<std::string>& names);
-  // A sentence in which known names, where they are words of their own, are numbers.
+  // A sentence in which each known name that is a word of its own becomes its number.
   std::string InText(const std::string& text) const;
 
  private:
@@ -61,17 +62,17 @@ class HostNames {
 void TakeNames(Machine& machine, PrivateFacts& facts);
 void TakeNames(Quiet& quiet, PrivateFacts& facts);
 void TakeNames(TrialLaunch& launch, PrivateFacts& facts);
-// Leaves the variables that everybody may see: numbers of threads, of visible cards, and what
-// chooses NCCL's algorithms.
+// Leaves only public variables in `environment`: numbers of threads and of visible cards, and the
+// variables that choose NCCL's algorithms. The others go to `facts`.
 void TakeNames(std::map<std::string, std::string>& environment, PrivateFacts& facts);
 
 nlohmann::json ToJson(const PrivateFacts& facts);
 PrivateFacts PrivateFactsOf(const nlohmann::json& stored, std::string_view whole = kPrivateFile);
 
-// The message of a trial that failed, for those at this machine; "" where it is not known here.
+// The message of a failed trial, for people at this machine; "" if it is not known here.
 std::string FailureMessageIn(const std::filesystem::path& directory);
 
-// In a trial's directory; reading gives nothing where there is no such file.
+// Write to and read from a trial's directory. Reading gives nothing if the file does not exist.
 void WritePrivateFacts(const std::filesystem::path& directory, const PrivateFacts& facts);
 PrivateFacts ReadPrivateFacts(const std::filesystem::path& directory);
 

@@ -242,13 +242,14 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
           part("fused_overlap", "overlap of payloads selected from several tensors")),
       Key<&P::entry_bytes>(
           part("entry_bytes", "bytes of an element with its index, as it travels")),
-      Key<&P::host>(part("host", "declared: in line with the network or beside it")),
-      Key<&P::selections>(part("selections", "declared: within hooks of backward or beside it")),
+      Key<&P::host>(part("host", "declared: in line with the network, or in parallel")),
+      Key<&P::selections>(
+          part("selections", "declared: within hooks of backward, or in parallel to it")),
       Key<&P::staging>(
           part("staging", "declared: base of exchange_seconds_per_element for payloads")),
       Key<&P::host_growth>(part("host_growth", "growth of the host's share with ranks, a power")),
       Key<&P::host_growth_from>(
-          part("host_growth_from", "ranks at which the host's share is as stated")),
+          part("host_growth_from", "number of ranks for which the host's share is stated")),
       Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "host's time of an exchange")),
       Key<&P::exchange_host_seconds_per_rank>(
           part("exchange_host_seconds_per_rank", "host's time of an exchange for each rank")),

@@ -1,4 +1,4 @@
-// Holds what was measured of a machine, or declared of a cluster: profiles of workloads, kernels
+// Holds measurements of a machine, or declared values of a cluster: profiles of workloads, kernels
 // and links, and fingerprints, which are profiles without a workload
 // (docs/profiles-and-clusters.md).
 #pragma once
@@ -44,8 +44,8 @@ struct BackwardTimes {
   std::vector<ProfiledTensor> tensors;  // in ready order
   double tail_seconds = 0;              // after the last of them
   double update_seconds = 0;
-  // Of what is measured: backward as hooks see it, and without them, which tensors and tail are
-  // scaled to.
+  // Of measured profiles: the time of backward with hooks and without them. Tensors and tail are
+  // scaled to the latter.
   std::optional<double> hooked_seconds, unhooked_seconds;
   std::optional<double> all_ranks_seconds;  // of a step, until all ranks are through
   bool operator==(const BackwardTimes&) const = default;
@@ -65,7 +65,7 @@ struct LinkFit {
 struct MeasuredLink {
   std::string link_class;
   ProfileCurve round_seconds;  // by bytes
-  std::optional<LinkFit> fit;  // nothing where too few times are above 0
+  std::optional<LinkFit> fit;  // nothing if too few times are above 0
   double seconds_per_extra_message = 0;
   double cpu_seconds = 0, round_cpu_seconds = 0, cpu_fraction = 0;
   std::optional<double> message_cpu_seconds;
@@ -77,13 +77,14 @@ struct DeclaredLink {
   bool operator==(const DeclaredLink&) const = default;
 };
 
-// Of a dense all-reduce, by bytes: what it takes once, and what it occupies of each class of links.
+// Of a dense all-reduce, by bytes: its constant time, and its time on each class of links.
 struct AllReduceCurves {
   ProfileCurve start_seconds, intra_node, inter_node;
   bool operator==(const AllReduceCurves&) const = default;
 };
 
-// Of the model's buffers, from rank 0 before each forward pass: apart from the host's part.
+// Of the broadcast of the model's buffers, from rank 0 before each forward pass, without the host's
+// part.
 struct BroadcastTimes {
   double bytes = 0, start_seconds = 0, link_seconds = 0;
   bool operator==(const BroadcastTimes&) const = default;
@@ -109,8 +110,9 @@ struct RelativeError {
   bool operator==(const RelativeError&) const = default;
 };
 
-// What the model and the planners compute with. Everything may be missing: fingerprints have links
-// alone, and what was not measured yet when a profile was is told where it is taken otherwise.
+// The inputs of the model and the planners. Every member may be missing. Fingerprints have links
+// alone, and older profiles lack newer measurements, as the text says where another one replaces
+// them.
 struct Profile {
   std::optional<BackwardTimes> backward;
   ProfileCurve pack, scale, clear;  // by elements
@@ -124,19 +126,20 @@ struct Profile {
   std::optional<MeasuredLink> link, node_link;                // between all ranks; within nodes
   ProfileCurve native_all_reduce;                             // by bytes
 
-  // Of declared clusters.
+  // Members of declared clusters.
   std::map<std::string, DeclaredLink> links;  // by class
   std::optional<AllReduceCurves> all_reduce;
   std::optional<BroadcastTimes> buffers;  // of a workload and a stack that have them
   std::string all_gather;                 // "two-level", or "": a ring
-  std::string host;                       // "in-line", or "": beside the network
-  std::string selections;  // "in-hooks", or "": beside backward, where a method asks for that
+  std::string host;                       // "in-line", or "": in parallel with the network
+  std::string selections;  // "in-hooks", or "": in parallel with backward, if a method asks for
+                           // that
   std::string staging;     // "payloads", or "": the elements that an exchange covers
   std::optional<double> side_slowdown, compute_slowdown, overlap, payload_overlap, fused_overlap;
   std::optional<double> exchange_host_seconds, exchange_host_seconds_per_rank;
   std::optional<double> exchange_seconds_per_element, host_growth, host_growth_from, entry_bytes;
 
-  std::map<std::string, RelativeError> relative_errors;  // by JSON pointers to what they are of
+  std::map<std::string, RelativeError> relative_errors;  // by JSON pointer to the value
   std::optional<double> seconds;                         // that measuring took
   bool operator==(const Profile&) const = default;
 };
@@ -152,12 +155,12 @@ struct FingerprintValue {
   double low = 0, high = 0;  // 95 % of it
   int n = 0;                 // repetitions
   std::string unit;
-  std::optional<Slowest> worst = {};  // where there are several
+  std::optional<Slowest> worst = {};  // if there are several
   double slowest() const { return worst ? worst->value : value; }
   bool operator==(const FingerprintValue&) const = default;
 };
 
-// A few operations by which a slow link or a replaced card is found whatever the system is called.
+// A few operations that reveal a slow link or a replaced card, independent of the system's name.
 struct Fingerprint {
   int ranks = 1, ranks_per_node = 1, threads = 1;
   Place device = Place::kCpu;
@@ -165,7 +168,7 @@ struct Fingerprint {
   std::optional<LinkShape> link;
   std::string all_reduce, all_gather;                  // collectives; "": of one rank
   std::map<std::string, FingerprintValue> quantities;  // by their names
-  // Of trials between two of them.
+  // Of trials between two fingerprints.
   std::string id, taken_utc;
   std::vector<std::string> changed;  // sentences
   bool operator==(const Fingerprint&) const = default;
@@ -187,24 +190,24 @@ struct CalibratedStep {
   bool operator==(const CalibratedStep&) const = default;
 };
 
-// What became of a declared cluster's card.
+// The use of a declared cluster's card.
 struct UsedCard {
   std::string name, kind, hardware;
   bool used = false;
   bool operator==(const UsedCard&) const = default;
 };
 
-// A profile or a fingerprint, with where, when and how it was measured: an entry of a file of
-// results/profiles, a fingerprint's file, an outcome of a profile trial, or what a declared cluster
-// stands for.
+// A profile or a fingerprint, with the place, time and way of its measurement: an entry of a file
+// of results/profiles, a fingerprint's file, an outcome of a profile trial, or the values of a
+// declared cluster.
 struct ProfileOutcome {
   CellConfig config;
   Profile profile;
   std::optional<Fingerprint> fingerprint;
-  // "measured", "imported", "declared", or words where the file says nothing that can be believed
-  // or the numbers are of several kinds.
+  // "measured", "imported", "declared", or a text if the file's statement cannot be trusted or the
+  // numbers are of several kinds.
   std::string kind = kMeasured;
-  bool declared = false;  // by a cluster's file, whatever the kind of its card
+  bool declared = false;  // by a cluster's file, also if its card was measured
   std::optional<std::vector<CalibratedStep>> calibration;
   std::optional<std::vector<DescribedInput>> inputs;
   std::optional<UsedCard> card;
@@ -213,7 +216,7 @@ struct ProfileOutcome {
   std::optional<double> seconds;
   // Facts of the trial that measured, as it tells them: who compares them knows their keys.
   nlohmann::json machine, system, software;
-  // What a trial's outcome has beside, which its hash is of.
+  // Other keys of a trial's outcome; the hash includes them.
   nlohmann::json beside = nlohmann::json::object();
 
   bool is_fingerprint() const { return config.is_fingerprint(); }
@@ -221,7 +224,7 @@ struct ProfileOutcome {
 };
 using ProfileOutcomes = std::vector<ProfileOutcome>;
 
-// Throw Error{kData} naming `whole`, key, value and what was expected.
+// Throw Error{kData} naming `whole`, key, value and the expected form.
 Profile ProfileOf(const nlohmann::json& stored, std::string_view whole);
 nlohmann::json ToJson(const Profile& profile);
 Fingerprint FingerprintOf(const nlohmann::json& stored, std::string_view whole = "fingerprint");

@@ -1,4 +1,5 @@
-// What else used a trial's machine while it was measured, and whether that disturbed the trial.
+// Holds the other uses of a trial's machine during the measurement, and whether they disturbed the
+// trial.
 #pragma once
 
 #include <map>
@@ -19,18 +20,18 @@ struct QuietLimits {
   bool operator==(const QuietLimits&) const = default;
 };
 
-// Of the cards that a trial's ranks on rank 0's host computed on.
+// The cards on which a trial's ranks on rank 0's host computed.
 struct QuietCards {
   std::vector<std::string> other_processes;  // "NAME (PID)"
   std::vector<std::string> held_down_by;     // their clocks
   bool operator==(const QuietCards&) const = default;
 };
 
-// Before the measured steps and after them; nothing: the kernel tells neither.
+// Before the measured steps and after them; nothing if the kernel tells neither.
 using BeforeAndAfter = std::optional<std::vector<std::optional<double>>>;
 
-// The rate at which the emulated link passed messages on, outside the steps, in Gbit/s; nothing: it
-// cannot be measured in time.
+// The rate at which the emulated link forwarded messages, outside the steps, in Gbit/s; nothing if
+// it cannot be measured in time.
 struct QuietLink {
   double label_gbps = 0;
   std::optional<double> before_gbps, after_gbps;  // of the slowest rank's link
@@ -44,7 +45,7 @@ struct Quiet {
   int cores = 0;
   std::optional<double> quota;  // of the cgroup, in cores
   BeforeAndAfter clock_mhz, load;
-  std::optional<double> pressure;  // share of the time in which a task waited for a core
+  std::optional<double> pressure;  // share of the time during which a task waited for a core
   double own_cpu_seconds = 0, involuntary_switches = 0;
   std::vector<double> loop_seconds;  // of the reference loop
   std::optional<QuietCards> cards;
@@ -60,7 +61,7 @@ struct Quiet {
   bool operator==(const Quiet&) const = default;
 };
 
-// null where a trial read nothing.
+// null if a trial read nothing.
 nlohmann::json ToJson(const std::optional<Quiet>& quiet);
 std::optional<Quiet> QuietOf(const nlohmann::json& stored, std::string_view whole = "quiet");
 

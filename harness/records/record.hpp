@@ -1,6 +1,6 @@
 // Describes records: structs that the program writes as JSON and reads again. A record has one
-// table of its keys, and reading, writing, checking, lists of keys and what may leave this machine
-// go through that table.
+// table of its keys. Reading, writing, checking, lists of keys, and the rules for leaving this
+// machine use that table.
 //
 // A key is one entry of the table:
 //
@@ -39,8 +39,8 @@ namespace sparfuse::harness {
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);
 nlohmann::json OptionsToJson(const Options& options);
 
-// What becomes of a text when it leaves this machine in a bundle, a site or a report. Numbers,
-// true, false and null leave as they are.
+// The treatment of a text that leaves this machine in a bundle, a site or a report. Numbers, true,
+// false and null leave unchanged.
 enum class Leaves : std::uint8_t {
   kData,      // short words: no names of hosts and users, no folders, no tokens
   kOption,    // the same, but a single word of letters stays whatever it is: a user may be called
@@ -51,7 +51,7 @@ enum class Leaves : std::uint8_t {
   kPlace      // a trial's id, or a name with slashes: no absolute path, no ".."
 };
 
-// What a key says about a cell, for those who choose keys by what they mean.
+// The role of a key in a cell, for code that chooses keys by their role.
 struct CellRole {
   enum class Part : std::uint8_t {
     kSetting,  // equal in the cells of one comparison
@@ -59,12 +59,12 @@ struct CellRole {
     kSparsity  // of the method, and a dense one lacks it
   };
   Part part = Part::kSetting;
-  // How a cell is placed and how long it runs: a modelled cell and a live one may differ in it and
-  // still be points of one curve.
+  // Places a cell or sets its duration: a modelled cell and a live one may differ in it and still
+  // be points of one curve.
   bool launch = false;
-  // Of the processes of ranks: trials that are unlike in it need launches of their own.
+  // A property of the processes of ranks: trials that differ in it need launches of their own.
   bool process = false;
-  int telling = std::numeric_limits<int>::max();  // figures tell cells apart by the least first
+  int telling = std::numeric_limits<int>::max();  // figures distinguish cells by the least first
   const char* column = "";                        // heads its column in tables that have one
   bool named = false;                             // errors name a cell by it
 
@@ -73,24 +73,24 @@ struct CellRole {
 
 struct KeyInfo {
   const char* name = "";
-  Range range = {};                       // of numbers, and of those in a list; {0, 0}: any
+  Range range = {};                       // of numbers, also in lists; {0, 0}: any
   bool above_least = false;               // the least is no value: (0, 1]
   std::vector<std::string> choices = {};  // of strings; empty: any
-  const char* type = "";                  // in words, where the member does not tell
+  const char* type = "";                  // in words, if the member's type does not tell
   const char* unit = "";
   const char* fallback = "";  // the default in words or as TOML; "": a file must give the key
   const char* meaning = "";   // one sentence
   Leaves leaves = Leaves::kData;
-  // Added to the record after its schema was fixed: stored records may lack it, and where it has
-  // the member's initial value an identity is as if there were no such key.
+  // Added to the record after its schema was fixed: stored records may lack it. If it has the
+  // member's initial value, identities are the same as without it.
   bool later = false;
-  // Stored records may lack it, and do where it has the member's initial value.
+  // Stored records may lack it, and do so if it has the member's initial value.
   bool optional = false;
-  bool empty_is_null = false;  // of strings: "" stands as null
-  // Stands in the place of "" and of an optional value that is not there; "": null does.
+  bool empty_is_null = false;  // of strings: "" is written as null
+  // Written for "" and for an absent optional value; "": null is written.
   const char* none = "";
-  // Of a cell: the file's value is the cell's, and the member's initial value the default. Of other
-  // keys resolving knows what they mean (harness/experiment/resolver.hpp).
+  // Of a cell: the file's value is the cell's, and the member's initial value is the default. The
+  // resolver interprets other keys (harness/experiment/resolver.hpp).
   bool as_given = false;
   bool or_name = false;   // of a table: a file may give the name of one
   bool computed = false;  // of a cell: no file gives it
@@ -100,7 +100,7 @@ struct KeyInfo {
   nlohmann::json NoValue() const { return *none ? nlohmann::json(none) : nlohmann::json(); }
 };
 
-// Where a value stands, for errors: a file or another name for the whole, and the keys down to it.
+// The place of a value, for errors: a file or another name of the whole, and the keys down to it.
 class KeyPlace {
  public:
   explicit KeyPlace(std::string_view whole) : name_(whole) {}
@@ -119,7 +119,7 @@ class KeyPlace {
   std::string_view name_;
 };
 
-// Takes out of texts what names hosts, users, folders and secrets; see harness/bundle.
+// Removes names of hosts, users, folders and secrets from texts; see harness/bundle.
 class Scrubber {
  public:
   virtual ~Scrubber() = default;
@@ -131,17 +131,19 @@ enum class WrittenFor : std::uint8_t {
   kIdentity  // without later keys that have their initial value
 };
 
-// How values of a type stand in JSON. Each has
+// The JSON form of a type. Each specialisation has
+//
 //   static json Write(const Value&, const KeyInfo&, WrittenFor);
-//   static void Read(const json&, const KeyInfo&, const KeyPlace&, Value&);   // throws
-//   Error{kData} static void Scrub(Value&, Leaves, const Scrubber&); static std::string
-//   TypeText(const KeyInfo&);                   // "integer, 1 to 64" static std::string
-//   WhatIsWrong(const KeyInfo&, const json&);   // "" or what was expected, of a
-//                                                                  // value that a user gives
+//   static void Read(const json&, const KeyInfo&, const KeyPlace&, Value&);  // Error{kData}
+//   static void Scrub(Value&, Leaves, const Scrubber&);
+//   static std::string TypeText(const KeyInfo&);                 // "integer, 1 to 64"
+//   static std::string WhatIsWrong(const KeyInfo&, const json&);
+//
+// WhatIsWrong returns "" or the expected form of a value that a user gave.
 template <class Value>
 struct Form;
 
-// What leaves of a record, by key ("config.workers"), and how: "number", or the name of a Leaves.
+// The keys of a record that leave ("config.workers"), and how: "number", or the name of a Leaves.
 using LeavingKeys = std::map<std::string, std::string>;
 
 template <class Record>
@@ -155,7 +157,7 @@ struct RecordKey : KeyInfo {
   std::string (*type_text)(const KeyInfo&) = nullptr;
   std::string (*what_is_wrong)(const KeyInfo&, const nlohmann::json&) = nullptr;
 
-  // Of records of which `there` is true alone.
+  // Restricts the key to records for which `there` is true.
   RecordKey If(bool (*there)(const Record&)) && {
     is_there = there;
     return std::move(*this);
@@ -197,7 +199,7 @@ RecordKey<Of> Key(KeyInfo info) {
   return key;
 }
 
-// The table of a record's keys, each read after those before it. Specialised by each record.
+// The table of a record's keys. Each is read after the keys before it. Each record specialises it.
 template <class Record>
 const std::vector<RecordKey<Record>>& KeysOf();
 
@@ -219,7 +221,7 @@ nlohmann::json WriteRecord(const Record& record, WrittenFor purpose = WrittenFor
   return made;
 }
 
-// Throws Error{kData} that names the file, the key, the value and what was expected.
+// Throws Error{kData} naming the file, the key, the value and the expected form.
 template <class Record>
 void ReadRecord(const nlohmann::json& from, const KeyPlace& place, Record& record) {
   if (!from.is_object()) place.Expected(from, "an object");
@@ -245,7 +247,7 @@ void ReadRecord(const nlohmann::json& from, const KeyPlace& place, Record& recor
   }
 }
 
-// whole: what errors call it. Throws as ReadRecord.
+// whole: its name in errors. Throws as ReadRecord.
 template <class Record>
 Record RecordOf(const nlohmann::json& stored, std::string_view whole) {
   Record record;
@@ -263,7 +265,7 @@ void ListLeavingOf(const std::string& before, LeavingKeys& list) {
   for (const RecordKey<Record>& key : KeysOf<Record>()) key.list(key, before + key.name, list);
 }
 
-// What of a value is in JSON a type of its own.
+// The JSON types of values.
 
 // 1 rather than 1.0, as people write it; infinity is null.
 nlohmann::json NumberAsWritten(double value);
@@ -363,7 +365,7 @@ struct Form<Enum> {
     value = ValueOf<Enum>(from.get<std::string>());
   }
   static void Scrub(Enum&, Leaves, const Scrubber&) {}
-  // Of choices that a user has, fewer than all names where `info` lists them.
+  // The choices that a user has: those that `info` lists, else all names.
   static KeyInfo Chosen(const KeyInfo& info) {
     return info.choices.empty() ? WithChoices(info, NamesOf<Enum>()) : info;
   }
@@ -464,7 +466,7 @@ struct Form<std::map<std::string, Value>> {
   }
 };
 
-// A table of scalars, of which the part whose options they are knows the keys.
+// A table of scalars. The part that owns the options knows the keys.
 template <>
 struct Form<Options> {
   static nlohmann::json Write(const Options& options, const KeyInfo&, WrittenFor);
@@ -480,7 +482,7 @@ struct Form<Options> {
   }
 };
 
-// What has a form that no struct describes: plans, descriptions of series. Its reader checks it.
+// Values whose form no struct describes: plans, descriptions of series. Their reader checks them.
 template <>
 struct Form<nlohmann::json> {
   static nlohmann::json Write(const nlohmann::json& value, const KeyInfo&, WrittenFor) {

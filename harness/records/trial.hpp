@@ -1,4 +1,4 @@
-// A trial as its trial.json keeps it, what its run left in outcome.json, and what people say of it.
+// Describes a trial: its trial.json, the outcome.json of its run, and the annotations of people.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ namespace sparfuse::harness {
 class NpyTable;
 class Scrubber;
 
-// The form of a trial.json. Raised where a later program would misread earlier trials, and where
-// they have what later ones keep apart: these no longer count, and run again. Those of before that
-// came in bundles have left such things behind, and count.
+// The form of a trial.json. It is raised if a later program would misread earlier trials, or if
+// earlier trials contain facts that later ones keep in private.json. Earlier trials no longer
+// count, and run again. Earlier trials that came in bundles have left such facts behind, and still
+// count.
 inline constexpr int kTrialSchema = 3;
 inline constexpr int kTrialSchemaOfEarlierBundles = 2;
 
@@ -68,7 +69,7 @@ struct LayoutTensor {
 
 std::vector<LayoutTensor> LayoutOf(const GradientLayout& layout);
 
-// What came out: the part of an outcome that its trial takes over.
+// The result: the part of an outcome that its trial takes over.
 struct TrialResult {
   TrialStatus status = TrialStatus::kOk;
   std::optional<Failure> failure;
@@ -85,7 +86,8 @@ struct TrialResult {
   bool operator==(const TrialResult&) const = default;
 };
 
-// Of rank 0, or of the model. What is JSON has no fixed form, or is read by who knows it.
+// The outcome of rank 0, or of the model. JSON members have no fixed form, or a reader of their
+// own.
 struct Outcome : TrialResult {
   std::string reason;  // why it is invalid
   double turn_seconds = 0;
@@ -98,12 +100,12 @@ struct Outcome : TrialResult {
   bool operator==(const Outcome&) const = default;
 };
 
-// The mode of results of others, which are beside the modes that cells run in: no cell has it, so
-// that no such trial stands for one. Their experiment is called the same.
+// The mode of results from others. It is not a mode of cells, so no such trial is a cell's. Their
+// experiment has the same name.
 inline constexpr std::string_view kImported = "imported";
 
-// What others measured: the configuration of their trials, in the place of a cell's. What a source
-// does not say is not there.
+// The configuration of a trial measured by others, instead of a cell's. Facts that a source does
+// not state are absent.
 struct OthersConfig {
   TrialKind kind = TrialKind::kThroughput;
   std::string mode = std::string(kImported);
@@ -113,7 +115,7 @@ struct OthersConfig {
   std::optional<int> ranks_per_node, batch_per_worker;
 };
 
-// Where a number of others is from, and how it stands there.
+// The source of a number from others, and the number as stated there.
 struct ImportedFrom {
   std::string file, sha256, stated;
   double deviation = 0;                             // as stated, relative
@@ -127,12 +129,14 @@ struct ImportedFrom {
 struct Trial : TrialResult {
   int schema = kTrialSchema;
   std::string trial_id, origin;
-  std::string original_id;  // of an early trial that came in a bundle: its id where it ran
-  int redaction = 0;        // of one that left this or another machine: by which scrubbing
+  std::string original_id;  // of an early trial that came in a bundle: its id on the machine that
+                            // ran it
+  int redaction = 0;        // of a trial that left this or another machine: the version of the
+                            // scrubbing
   std::string experiment, part;
   int block = 0;
   std::int64_t seed = 0;
-  // JSON, since its hash is of all that it says: others' results have keys of their own.
+  // JSON, because its hash covers all keys: results of others have keys of their own.
   nlohmann::json config = nlohmann::json::object();
   std::string config_hash;
   System system;
@@ -164,26 +168,27 @@ nlohmann::json ToJson(const Annotation& annotation);
 nlohmann::json ToJson(const MetricValues& metrics);
 nlohmann::json ToJson(const SeriesByFile& series);
 
-// All throw Error{kData} that names the file, the key, its value and what was expected. Of a trial
-// also where a value is impossible (a negative time), where its status contradicts its checks, as
-// CheckConfig of its configuration, and where config_hash is not the hash of that.
+// All throw Error{kData} naming the file, the key, its value and the expected form. A trial is also
+// refused if a value is impossible (a negative time), if its status contradicts its checks, if
+// CheckConfig refuses its configuration, or if config_hash is not the configuration's hash.
 Trial TrialOf(const nlohmann::json& stored, std::string_view whole = "trial.json");
 Outcome OutcomeOf(const nlohmann::json& stored, std::string_view whole = "outcome.json");
 Annotation AnnotationOf(const nlohmann::json& stored, std::string_view whole = "annotation");
 
-// Whether a trial.json was written by a program of an older schema, whose trials do not count.
+// Whether a program of an older schema wrote the trial.json, so that the trial does not count.
 bool IsOlderTrial(const nlohmann::json& stored);
 
 // Whether the trial left its machine in a bundle of version 1 or 2.
 bool IsOfEarlierBundle(const nlohmann::json& stored);
-// A trial or an outcome from there: without what of its machine, launch and readings has a form
-// that no record has; its keys stood in a list, and their values had any form.
+// A trial or an outcome from an earlier bundle, without facts of its machine, launch and readings
+// that fit no record. There keys were in a list, and values had any form.
 nlohmann::json ReadableOfEarlierBundle(nlohmann::json stored);
 
-// Throws Error{kData} where a key has a value that cells, or results of others, do not have. Keys
-// that are missing, or that no cell has, are left to hashes.
+// Throws Error{kData} if a key has a value that cells, or results of others, do not have. Keys that
+// are missing, or that no cell has, are left to hashes.
 void CheckConfig(const nlohmann::json& config, std::string_view whole);
-// A configuration as it leaves: keys that cells or others' results have, with texts as these leave.
+// A configuration in the form in which it leaves: the keys of cells and of others' results, with
+// scrubbed texts.
 nlohmann::json ScrubbedConfig(const nlohmann::json& config, const Scrubber& scrubber);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-// What of a trial.json and the files beside it is checked beside the types of its keys.
+// Checks a trial.json and its files beyond the types of keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,8 +11,8 @@ namespace sparfuse::harness {
 // (harness/files/plain_text.hpp). TrialOf and AnnotationOf look themselves.
 void RequirePlainText(const nlohmann::json& stored, std::string_view whole);
 
-// "" or how config.json, with which a trial was started, and its trial.json contradict each other.
-// Throws as CheckConfig. whole: what errors call config.json.
+// "" or the contradiction between config.json, with which a trial was started, and its trial.json.
+// Throws as CheckConfig. whole: the name of config.json in errors.
 std::string WhatConfigContradicts(const nlohmann::json& config, const nlohmann::json& trial,
                                   std::string_view whole);
 

@@ -1,4 +1,4 @@
-// Says where the difference in step time of two cells comes from: in numbers, and in the words of
+// Finds the causes of the difference in step time of two cells, in numbers and in the words of
 // `sparfuse explain`.
 #pragma once
 
@@ -18,13 +18,13 @@ namespace sparfuse::harness {
 struct UnitTensors {
   std::vector<std::string> names = {};
   std::uint64_t elements = 0;
-  // Where parts of units have owners: how many this one has; 0 of one that is not sparsified.
+  // If parts of units have owners: the number of this unit's parts; 0 if it is not sparsified.
   std::optional<int> partitions = {};
-  std::optional<int> path = {};  // by which the unit goes, where units have paths
+  std::optional<int> path = {};  // of the unit, if units have paths
   bool operator==(const UnitTensors&) const = default;
 };
 
-// What the compute lane waited for.
+// The reason of a wait of the compute lane.
 struct StepWait {
   std::string what = {};  // "exchange", "negotiate", "local work", "other ranks", "before", "after"
   std::string unit = {};  // "unit 3"; "" of none
@@ -33,7 +33,7 @@ struct StepWait {
   bool operator==(const StepWait&) const = default;
 };
 
-// Seconds for which something lasted beside the backward pass, or was done on other lanes.
+// Seconds of work in parallel with the backward pass, or on other lanes.
 struct BesideBackward {
   double exchanges = 0, lanes = 0, other_lanes_sparsify = 0;
   bool operator==(const BesideBackward&) const = default;
@@ -49,8 +49,8 @@ struct TracedSteps {
   bool operator==(const TracedSteps&) const = default;
 };
 
-// What the figures' program finds in the series of a trial: seconds of the median step's parts,
-// which add up to "step", and beside them "align_wait" and "remainder".
+// The parts of a trial's median step in seconds, from the figures' program. They add up to "step".
+// "align_wait" and "remainder" come besides.
 struct BlockSteps {
   std::map<std::string, double> parts = {};
   std::vector<double> quartiles = {};  // lower and upper, of the steps' durations
@@ -67,7 +67,7 @@ struct ExplainedSteps {
 // A file of `sparfuse_report parts`. Throws Error{kData}.
 ExplainedSteps ReadExplainedSteps(const std::filesystem::path& file);
 
-// of - over; without ends where nothing is paired or one block leaves none.
+// of - over; without ends if nothing is paired or one block leaves none.
 struct StepDifference {
   double value = 0;
   std::optional<double> low = {}, high = {};
@@ -83,7 +83,7 @@ struct PartOfStep {
   bool operator==(const PartOfStep&) const = default;
 };
 
-// Over the blocks of both sides where these are in one mode and share some; else of all, unpaired.
+// Over the blocks of both sides if these have one mode and share some; else of all, unpaired.
 struct ComparedSteps {
   bool paired = false;
   std::vector<int> of_blocks = {}, over_blocks = {};
@@ -105,7 +105,7 @@ struct TracedMeans {
 };
 
 struct ExplainedSide {
-  std::string name = {};  // the method, with the keys that tell the two apart where this does not
+  std::string name = {};  // the method, with further keys if both have the same
   std::string part = {}, cell = {}, mode = {};
   int workers = 0;
   std::string config_hash = {}, hardware = {};
@@ -113,7 +113,7 @@ struct ExplainedSide {
   std::vector<int> blocks_left_out = {};
   std::vector<std::size_t> steps = {}, middle_steps = {};
   std::vector<double> quartiles = {};
-  // Metrics of what is exchanged in a step.
+  // Metrics of the data exchanged in a step.
   std::map<std::string, std::optional<double>> facts = {};
   TracedMeans traces = {};
   bool operator==(const ExplainedSide&) const = default;
@@ -124,14 +124,14 @@ struct Explanation {
   ExplainedSide of = {}, over = {};
   bool paired = false;
   std::vector<std::string> differ_in = {};  // keys of the method
-  // The other keys in which the cells differ, with both values: [of, over]. Values of any key, for
-  // which JSON is the type.
+  // The other keys in which the cells differ, with both values: [of, over]. The values may have any
+  // type, so they are JSON.
   std::map<std::string, nlohmann::json> unlike_in = {};
   PartOfStep step = {}, align_wait = {}, remainder = {};
   std::vector<PartOfStep> parts = {};  // "other" is the last; they add up to `step`
 
-  // None where the numbers are computed; else whether the step's difference may be noise: with an
-  // interval, whether that contains 0; without one it always may.
+  // Whether the step's difference may be noise. With an interval, it may be if the interval
+  // contains 0; without one it always may. None if the numbers are computed.
   std::optional<bool> within_noise() const;
 };
 

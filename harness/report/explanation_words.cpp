@@ -104,8 +104,8 @@ std::string FactsTable(const Explanation& found) {
   const auto &of = found.of.traces.beside_backward, &over = found.over.traces.beside_backward;
   if (of && over) {
     for (const auto& [member, name] :
-         {std::pair{&BesideBackward::exchanges, "exchanges beside backward, ms"},
-          {&BesideBackward::lanes, "other lanes beside backward, ms"},
+         {std::pair{&BesideBackward::exchanges, "exchanges during backward, ms"},
+          {&BesideBackward::lanes, "other lanes during backward, ms"},
           {&BesideBackward::other_lanes_sparsify, "sparsification on other lanes, ms"}}) {
       if ((*of).*member != 0 || (*over).*member != 0) add_ms(name, (*of).*member, (*over).*member);
     }
@@ -231,9 +231,9 @@ std::string ConclusionOf(const Explanation& found) {
   const bool faster = change.value < 0;
   std::string head;
   if (noise.value_or(false) && change.low) {
-    head = fmt::format(
-        "{} and {} cannot be told apart: the interval of the difference, {}, contains 0", of, over,
-        BoundsText(found, change));
+    head =
+        fmt::format("{} and {} may be equally fast: the interval of the difference, {}, contains 0",
+                    of, over, BoundsText(found, change));
   } else {
     const double ratio = faster ? found.step.over / found.step.of : found.step.of / found.step.over;
     head = fmt::format("{} is {:.1f} % {} than {}", of, 100 * (ratio - 1),

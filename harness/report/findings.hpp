@@ -14,9 +14,9 @@
 
 namespace sparfuse::harness {
 
-// "31 of 108 live trials were disturbed: other work took 22 % of the cores (median of 31). ...", ""
-// where none was. Of each cell's block the trial that stands for it is looked at: one that was not
-// disturbed where there is one.
+// "31 of 108 live trials were disturbed: other work took 22 % of the cores (median of 31). ...", or
+// "" if none was. For each block of a cell it looks at one trial: an undisturbed one if there is
+// one.
 std::string DisturbedWarning(const std::vector<PartResult>& results);
 
 // The same of trials of several experiments.
@@ -26,18 +26,18 @@ std::string DisturbedWarning(const std::vector<const std::vector<PartResult>*>& 
 struct Headline {
   std::string part, method, over, metric, mode;
   std::size_t settings = 0;
-  Interval best;               // the ratio where it is largest, or smallest of what should be small
+  Interval best;               // the ratio that is largest, or smallest if small is good
   double least = 0, most = 0;  // of the ratios
   std::string sentence;
 };
 
-// For each part: the pairs of methods whose ratios its claims are about; of a part without such
-// claims, the paper's own method (else the best) against the part's reference. In the parts' order,
-// in a part the paper's own method first, then the largest effect.
+// For each part, the pairs of methods in the ratios of its claims. A part without such claims has
+// one pair: the paper's own method (else the best) and the part's reference. In the parts' order;
+// within a part the paper's own method comes first, then the largest effect.
 std::vector<Headline> HeadlinesOf(const Experiment& experiment,
                                   const std::vector<PartResult>& results);
 
-// What a verdict begins with, on pages.
+// The mark at the beginning of a verdict, on pages.
 struct VerdictMark {
   std::string mark;  // "✓"
   std::string look;  // how pages colour it: "good", "part", "alarm" or "quiet"
@@ -45,15 +45,15 @@ struct VerdictMark {
 
 // A claim of a row.
 struct JudgedSetting : VerdictMark {
-  std::string words;  // what tells it from the others of its sentence
+  std::string words;  // distinguish it from the others of its sentence
   std::string value;  // of ours, without its interval
   std::string ours, verdict;
 };
 
-// What a sentence says of one cell, or of several; the settings the worst first.
+// A sentence on one cell, or on several; the settings the worst first.
 struct JudgedSentence : VerdictMark {
   std::string sentence;
-  std::vector<std::string> facts;  // metric, what is expected, modes, n
+  std::vector<std::string> facts;  // metric, expected value, modes, n
   std::vector<JudgedSetting> settings;
   bool many = false;    // more settings than a row has room for the words of
   std::string summary;  // "✗ 1 not reproduced, ✓ 2 holds"
@@ -68,7 +68,7 @@ struct JudgedGroup {
 
 struct JudgedClaims {
   std::size_t claims = 0;
-  std::string summary;   // how many verdicts there are of each kind
+  std::string summary;   // the number of verdicts of each kind
   std::string meanings;  // of the marks in it
   std::vector<JudgedGroup> groups;
 };
@@ -76,7 +76,7 @@ struct JudgedClaims {
 // A group for each part that claims something.
 JudgedClaims JudgedByPart(std::span<const PartResult> results);
 
-// A group for each experiment that claims something, whose title ends with its own summary.
+// A group for each experiment with claims; its title ends with its own summary.
 struct ClaimingExperiment {
   std::string id, title;
   std::span<const PartResult> results;

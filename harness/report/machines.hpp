@@ -1,4 +1,4 @@
-// Finds the machines whose trials there are.
+// Finds the machines that have trials.
 #pragma once
 
 #include <map>
@@ -11,18 +11,18 @@ namespace sparfuse::harness {
 
 inline constexpr std::size_t kShownMachineHash = 12;
 
-// As people see and type it: the head of the hash, and the origin where there is one.
+// In the form that people see and type: the head of the hash, and the origin if there is one.
 std::string ShownMachine(const std::string& machine);
 
-// By hash (MachineOf), with a line about the hardware; without those that were profiled alone.
+// By hash (MachineOf), with a line on the hardware; without machines that have profiles alone.
 std::map<std::string, std::string> MachinesOf(const std::vector<TrialRow>& rows);
 
-// A line a machine, each after a line end; "none" where there is none.
+// A line for each machine, each after a line end; "none" if there is none.
 std::string ListOf(const std::map<std::string, std::string>& machines);
 
-// The hash of the one machine that has this head, "HASH" or "HASH@ORIGIN"; without an origin, one
-// that has none goes before those that do. Throws Error{kConfig} naming `where` they are,
-// the head, and the machines there are.
+// The hash of the one machine that begins with this head, "HASH" or "HASH@ORIGIN". Without an
+// origin in the head, a machine without one is preferred. Throws Error{kConfig} naming `where` they
+// are, the head, and the known machines.
 std::string NeedMachine(const std::map<std::string, std::string>& machines, const std::string& head,
                         const std::string& where);
 

@@ -10,7 +10,7 @@
 
 namespace sparfuse::harness {
 
-// The median error that the model may have on cells that are not oversubscribed.
+// The largest median error of the model that is accepted, on cells that are not oversubscribed.
 inline constexpr double kMayBeOff = 0.15;
 
 struct PredictedCell {
@@ -27,8 +27,8 @@ struct PredictionSummary {
   std::vector<PredictedCell> cells;    // that both engines ran
   std::optional<double> median_error;  // of |error|, cells that are not oversubscribed
   std::optional<double> oversubscribed_median_error;
-  // Pairs of methods of the same setting, not oversubscribed, whose live intervals do not overlap;
-  // and how many of them the model puts in the same order.
+  // The pairs of methods of the same setting, not oversubscribed, whose live intervals do not
+  // overlap, and the number of these pairs that the model puts in the same order.
   std::size_t ordered_pairs = 0, agreeing_pairs = 0;
 };
 

@@ -18,8 +18,8 @@ inline constexpr int kSpecForm = 2;
 // preliminary_below, confidence, headlines, disturbed, judged (JudgedClaims), csv (RecordsCsv),
 // provenance, parts: [{id, title, kind, mode, reference, blocks, defaults, axes, excluded: [{cell,
 // reason}], left_out, cells (CellsJson), imported (ImportedJson), figures (CompleteFigure), claims,
-// table (Table), prediction}]}, twins of predicted parts included as parts of their own. `results`
-// and `parts` are in the same order; `folder` is the results folder that they come from.
+// table (Table), prediction}]}. Twins of predicted parts are parts of their own. `results` and
+// `parts` are in the same order. `folder`: the results folder of the trials.
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                               const std::vector<PartResult>& results, const Catalog& catalog,
                               const std::filesystem::path& folder);

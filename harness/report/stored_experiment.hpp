@@ -1,4 +1,4 @@
-// Makes an experiment of the trials that a store has of it, where its file is gone or elsewhere.
+// Makes an experiment from its trials in a store, if its file is gone or elsewhere.
 #pragma once
 
 #include <string>
@@ -9,18 +9,17 @@
 
 namespace sparfuse::harness {
 
-// The parts and cells that `rows` have of the experiment `id`, in the order of their first trials,
-// twins behind their parts; no parts where there are none. Claims, figures, titles and what a file
-// says beside its cells are not in a store; of each part the reference is dense where it has that.
-// Rows that this program cannot read a cell or parts of are left out, with the reason in
-// `problems`.
+// The parts and cells of the experiment `id` in `rows`, in the order of their first trials, with
+// twins after their parts. No parts if there are no trials. A store does not have claims, figures,
+// titles or other keys of the file. The reference of a part is dense if it has that method. Rows
+// whose cell or parts this program cannot read are left out, with the reason in `problems`.
 Experiment StoredExperiment(const std::string& id, const std::vector<TrialRow>& rows,
                             const Catalog& catalog, std::vector<std::string>& problems);
 
-// Data and weights that are not on this machine have no id, and nobody knows how long an epoch of
-// them is: a cell that names them is no stored trial's. Such a cell becomes that of the
-// experiment's trials in `rows` that have all else of it, where these are of one configuration:
-// results are shown without the data.
+// Data and weights that are not on this machine have no id, and the length of their epochs is
+// unknown. A cell that names them matches no stored trial. So it takes the configuration of the
+// experiment's trials in `rows` that agree in all other keys, if these have one configuration.
+// Results can then be shown without the data.
 void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

@@ -16,8 +16,8 @@ struct Evaluated {
   double step = 0, epoch = 0, seconds = 0, metric = 0;
 };
 
-// Where a run came to a target: its first evaluation at or past it, never one between two. A run
-// that did not is censored at its last evaluation.
+// The point at which a run reached a target: its first evaluation at or past it, never a point
+// between two. A run that did not reach it is censored at its last evaluation.
 struct Crossing {
   Evaluated at;
   bool reached = false;
@@ -30,10 +30,10 @@ Crossing CrossingOf(std::span<const Evaluated> evaluations, double target, bool 
 std::string TypicalText(std::vector<double> values);
 
 // {"targets", "rows": [{target, cell, reached, n, epochs, seconds, ...}], "tables": [{columns,
-// groups: [[heading, rows]], notes}]}. `figure` has targets, or those of its cells hold, and the
-// method that others are compared with: reference, else the part's, else "dense". modelled = the id
-// of a part: seconds on its clusters, from the epochs found here and the step times modelled there.
-// Evaluations are read beneath `folder`, the results folder.
+// groups: [[heading, rows]], notes}]}. The targets are the figure's, or else the cells'. The method
+// for comparison is the figure's reference, else the part's, else "dense". modelled = the id of a
+// part: seconds are on its clusters, from the epochs found here and the step times modelled there.
+// Evaluations are read below `folder`, the results folder.
 nlohmann::json TimeToTargetOf(const nlohmann::json& figure, std::span<const PartResult> results,
                               std::size_t part, const std::filesystem::path& folder);
 

@@ -13,20 +13,20 @@
 
 namespace sparfuse::harness {
 
-// What a run still takes. A trial's time is estimated from history where there is some, else from
-// the trials of its kind that this run has finished: those of its workload and number of workers
-// where there are any. Estimates from history are scaled by what finished trials of the kind took
-// over their estimates; history itself weighs as one trial more.
+// The remaining time of a run. A trial's time is estimated from history if there is some, else from
+// finished trials of its kind in this run, if possible with its workload and number of workers.
+// Estimates from history are scaled by the ratio of the times of finished trials of the kind to
+// their estimates; history itself counts as one more trial.
 class RemainingTime {
  public:
   // Trials in the order of their ends.
   RemainingTime(std::span<const PlannedTrial> first, std::span<const PlannedTrial> then);
 
-  // These run before those that are left.
+  // Adds trials that run before the remaining ones.
   void Insert(std::span<const PlannedTrial> next);
   // The next one took its part of its launch.
   void Done(double seconds);
-  // What all trials take, those done included; below 0: not known.
+  // The time of all trials, finished ones included; below 0: unknown.
   double Planned() const;
   // Below 0: not known.
   double Seconds() const;
@@ -48,7 +48,7 @@ class RemainingTime {
   std::vector<Trial> trials_;
   std::size_t done_ = 0;
   double spent_ = 0;
-  std::map<std::string, std::size_t> groups_;  // by what they have in common: position below
+  std::map<std::string, std::size_t> groups_;  // by their kind: position below
   std::vector<Finished> finished_;
 };
 
@@ -61,12 +61,12 @@ class Progress {
   bool terminal() const noexcept { return terminal_; }
   // remaining_seconds < 0: not known yet.
   void Begin(const std::string& name, double remaining_seconds);
-  // doing: what the trial says it does, or "".
+  // doing: the trial's own words for its current action, or "".
   void Tick(double elapsed_seconds, const std::string& doing = "");
-  // Of a trial, whose name need not be what was begun.
+  // Ends a trial. Its name may differ from the name at its begin.
   void End(const std::string& name, const std::string& status, const std::string& detail,
            double seconds, double remaining_seconds);
-  // So many trials more than `total`.
+  // Adds this many trials to `total`.
   void Expect(std::size_t more) { total_ += more; }
   // A line of its own.
   void Say(const std::string& line);

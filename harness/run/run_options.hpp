@@ -16,18 +16,18 @@ struct RunOptions {
   std::filesystem::path worker;  // the executable of live trials
   LaunchMethod launch;           // of live trials
   bool ship = false;             // their hosts share no folder with this one
-  // Of the hosts of launches (LaunchedHosts); nothing: nobody asked yet.
+  // The nodes of launches' hosts (LaunchedHosts); nothing: nobody asked yet.
   std::optional<std::vector<Node>> nodes = {};
-  std::filesystem::path data;     // what is shipped beside the worker
-  std::optional<int> block = {};  // of the plan's trials those of this block
+  std::filesystem::path data;     // shipped with the worker
+  std::optional<int> block = {};  // only the trials of this block
   bool fresh = false;
-  // A fingerprint of the system before and after live trials; nothing: of long runs over several
-  // hosts (harness/run/live/run_fingerprints.hpp).
+  // Whether to take a fingerprint of the system before and after live trials; nothing: for long
+  // runs over several hosts (harness/run/live/run_fingerprints.hpp).
   std::optional<bool> fingerprint = {};
-  bool modelled_only = false;    // of live trials only the profiles that modelled ones need
+  bool modelled_only = false;    // of live trials, only the profiles that modelled ones need
   bool keep_disturbed = false;   // a disturbed trial does not run again at once
   bool retry_disturbed = false;  // nor does the store's stay: it runs again
-  std::FILE* progress = stdout;  // what runs, and how long still
+  std::FILE* progress = stdout;  // the current trial and the remaining time
 };
 
 }  // namespace sparfuse::harness

@@ -138,7 +138,7 @@ class Runner {
 
   void NameSwept() const {
     for (const fs::path& folder : swept_.unknown) {
-      fmt::print(options_.progress, "{}: not a trial of sparfuse's; left where it is\n",
+      fmt::print(options_.progress, "{}: not a trial of sparfuse; left in place\n",
                  folder.string());
     }
     for (const fs::path& folder : swept_.in_trash) RemoveSession(folder / kSessionRecord);

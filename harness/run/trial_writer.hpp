@@ -14,7 +14,7 @@
 namespace sparfuse::harness {
 
 // The name of a trial's directory, without the number that makes it new. origin: OriginOf
-// (harness/store/origin.hpp), or "" for what people are told.
+// (harness/store/origin.hpp), or "" for names in messages.
 std::string StemOf(const PlannedTrial& trial, const std::string& origin = "");
 
 struct HowItRan {
@@ -35,7 +35,7 @@ class TrialWriter {
   // A directory with config.json, as both kinds of trials find it, and private.json.
   TrialConfig Begin(const PlannedTrial& trial) const;
 
-  // outcome: judged. What it and `how` say of people and of a site goes into private.json, the rest
+  // outcome: judged. Its facts and `how`'s about people and a site go into private.json. The rest
   // makes the trial, which is written and returned with the failure's message.
   Trial Finish(const PlannedTrial& planned, const std::string& id, Outcome outcome,
                const HowItRan& how) const;

@@ -16,8 +16,8 @@ struct SiteCatalog {
   nlohmann::json methods, workloads;
 };
 
-// The data.json of docs/reference/site-data.md. Equal trials give equal JSON, in whatever
-// order they were merged. Of `compare`, experiments is without effect.
+// The data.json of docs/reference/site-data.md. Equal trials give equal JSON, in whatever order
+// they were merged. `compare.experiments` is ignored.
 nlohmann::json SiteData(const std::vector<SiteSystem>& systems, const SiteCatalog& catalog,
                         const CompareRequest& compare);
 

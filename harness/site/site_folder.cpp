@@ -67,13 +67,13 @@ SiteFolder::~SiteFolder() {
 void SiteFolder::CheckPlace() const {
   if (!SomethingIsAt(out_)) return;
   if (!fs::is_directory(out_))
-    SPARFUSE_THROW(kConfig, out_.string() + " is no folder: expected a folder for the site");
+    SPARFUSE_THROW(kConfig, out_.string() + " is not a folder: expected a folder for the site");
   const std::set<std::string> known = FilesOfSite(out_);
   for (const std::string& file : FilesIn(out_)) {
     if (known.contains(file)) continue;
     SPARFUSE_THROW(kConfig,
-                   fmt::format("{} has {}, which no `sparfuse site` wrote: expected a folder that "
-                               "is not there, that is empty, or with an earlier site alone",
+                   fmt::format("{} has {}, which no `sparfuse site` wrote: expected a new folder, "
+                               "an empty one, or one with only an earlier site",
                                out_.string(), file));
   }
 }

@@ -5,21 +5,22 @@
 
 namespace sparfuse::harness {
 
-// A folder beside `out` that takes its place when it is whole. What stands at `out` must be
-// nothing, an empty folder, or an earlier site without files of anybody else.
+// Builds a site in a temporary folder next to `out`, and moves it to `out` when it is complete. At
+// `out` there may be nothing, an empty folder, or an earlier site without other files.
 class SiteFolder {
  public:
-  // Throws Error{kConfig} naming what is in the way, Error{kData} where no folder can be made.
+  // Throws Error{kConfig} naming the file or folder in the way, Error{kData} if no folder can be
+  // made.
   explicit SiteFolder(const std::filesystem::path& out);
   SiteFolder(const SiteFolder&) = delete;
   SiteFolder& operator=(const SiteFolder&) = delete;
-  ~SiteFolder();  // removes what did not take its place
+  ~SiteFolder();  // removes an incomplete site
 
   const std::filesystem::path& unfinished() const noexcept { return unfinished_; }
 
-  // Lists the files in `unfinished` and puts it in the place of `out`: in one step where the file
-  // system can exchange two folders. Returns how many files there are. Throws as above, also where
-  // somebody has written into `out` since.
+  // Lists the files in `unfinished` and moves it to the place of `out`, in one step if the file
+  // system can exchange two folders. Returns the number of files. Throws as above, also if somebody
+  // has written into `out` since.
   std::size_t Replace();
 
  private:

@@ -24,15 +24,15 @@ struct SiteSystem {
   // nothing.
   bool declared = false;
   SystemSide side;                         // named by its description, else by its key
-  std::vector<DescribedSystem> described;  // those that have such a node
+  std::vector<DescribedSystem> described;  // descriptions with such a node
 };
 
-// Whether each node of a system of trials is of the processor, cores, memory and cards of one of
-// the nodes described. What the description does not know is as no machine.
+// Whether each node of a trial's system has the processor, cores, memory and cards of one of the
+// described nodes. A value that the description leaves unknown matches no machine.
 bool IsDescribedBy(const System& system, const std::vector<Node>& described);
 
-// Machines first, in the order of their hashes. Of modelled trials those of a cell's newest
-// profile; profiles themselves are left out.
+// Machines first, in the order of their hashes. Of modelled trials, the trials of a cell's newest
+// profile. Profiles themselves are left out.
 std::vector<SiteSystem> SystemsOf(const std::vector<TrialRow>& rows,
                                   const std::vector<DescribedSystem>& described,
                                   const std::filesystem::path& results);

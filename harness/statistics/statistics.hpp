@@ -1,5 +1,5 @@
-// Computes intervals over blocks, judges claims by them (docs/metrics.md), and judges whether two
-// systems say the same of a ratio.
+// Computes intervals over blocks, judges claims with them (docs/metrics.md), and decides whether
+// two systems agree in a ratio.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace sparfuse::harness {
 
 inline constexpr std::size_t kPreliminaryBelowBlocks = 5;
 inline constexpr double kConfidence = 0.95;
-// The papers' own spread: how far from the stated ratio a reproduced one may lie.
+// The papers' own spread: the largest distance of a reproduced ratio from the stated one.
 inline constexpr double kReproducedWithin = 0.08;
 
 // Precondition: values is not empty.
@@ -30,17 +30,17 @@ double StudentTQuantile(double probability, double freedom);
 struct Estimate {
   double value = 0;
   double standard_error = 0;
-  // 0 where the value is 0.
+  // 0 if the value is 0.
   double relative_error() const { return value == 0 ? 0 : standard_error / std::abs(value); }
 };
 
 // The median of independent values. Its standard error is half the width of the shortest interval
-// between order statistics that covers 95 % (that of all values where they are fewer than six),
-// divided by the normal quantile of its true coverage: no distribution is assumed, and outliers
-// count once. 0 for a single value, which says nothing. Precondition: values is not empty.
+// between order statistics that covers 95 % (of all values if there are fewer than six), divided by
+// the normal quantile of its true coverage. So no distribution is assumed, and outliers count once.
+// 0 for a single value, which gives no error. Precondition: values is not empty.
 Estimate MedianEstimate(std::span<const double> values);
 
-// A quantity over blocks; low = high = value where one block leaves no interval.
+// A quantity over blocks; low = high = value if one block leaves no interval.
 struct Interval {
   double value = 0, low = 0, high = 0;
   std::size_t n = 0;
@@ -67,7 +67,8 @@ std::vector<double> OfBlocks(const std::map<int, double>& by_block);
 std::map<int, double> RatiosByBlock(const std::map<int, double>& ours,
                                     const std::map<int, double>& other);
 // ours / other of two trials that took turns, from their values in each round: the geometric mean
-// of the rounds' ratios. Preconditions: as many rounds, at least one; all values above 0.
+// of the rounds' ratios. Preconditions: both have the same number of rounds, at least one; all
+// values are above 0.
 double RatioOfRounds(std::span<const double> ours, std::span<const double> other);
 
 // ours - other of the blocks that both have.
@@ -88,13 +89,13 @@ enum class Verdict {
 };
 std::string_view VerdictName(Verdict verdict);
 
-// `ratio` against the stated one. measured: false for emulated and modelled numbers, which are at
-// most consistent with the paper. With fewer than two blocks of a measured or emulated ratio there
-// is no interval and the verdict is inconclusive; `exact` says that a single value has none because
-// it is computed.
+// Judges `ratio` against the stated ratio. measured: false for emulated and modelled numbers, which
+// can be at most consistent with the paper. With fewer than two blocks, a measured or emulated
+// ratio has no interval, and the verdict is inconclusive. exact: the value is computed, so that a
+// single one needs no interval.
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact);
 
-// A difference against the stated one: reproduced where the interval contains it and not 0.
+// Judges a difference against the stated one: reproduced if the interval contains it and not 0.
 // Precondition: stated is not 0.
 Verdict JudgeDifference(const std::optional<Interval>& difference, double stated, bool measured,
                         bool exact);
@@ -106,10 +107,10 @@ struct Bound {
   double value = 0;
 };
 
-// Whether `ours` stands to the bound as it should: it holds where the whole interval does, does not
-// hold where none of it does, and is inconclusive between. kAtMost and kAtLeast allow `slack`
-// beyond the bound, as long as the bound itself is in the interval: two equal quantities differ by
-// noise. kEquals wants every block's value to be the bound.
+// Judges whether `ours` has the relation `bound`. It holds if the whole interval satisfies it, does
+// not hold if no part does, and is inconclusive otherwise. kAtMost and kAtLeast allow `slack`
+// beyond the bound if the bound itself is in the interval, because two equal quantities differ by
+// noise. For kEquals every block's value must be the bound.
 Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slack, bool exact);
 
 // Two ratios that differ by less are the same to a reader.
@@ -125,18 +126,18 @@ enum class Agreement : std::uint8_t {
 struct Contrast {
   Agreement agreement = Agreement::kUndecided;
   Interval ratio;  // of the first's geometric mean over the second's; n: blocks of the fewer
-  // Where it is undecided: with how many blocks on either side the interval, if the values go on as
-  // they are, is narrow enough to exclude 1 or to lie within the margin. 0 where one block of
-  // either side leaves no idea of the spread.
+  // If the verdict is undecided: the number of blocks on either side with which the interval, for
+  // values like these, would be narrow enough to exclude 1 or to lie within the margin. 0 if one
+  // side has one block, because the spread is then unknown.
   std::size_t blocks_needed = 0;
 };
 
-// first, second: a ratio in each block of two systems, whose blocks have nothing in common: the 95
-// % interval of the difference of the logarithms, variances apart, with the freedom of the side
-// that has fewer blocks. (Satterthwaite's freedom, Welch's test, finds a difference between equals
-// in up to 11 of 100 cases where one side has two blocks and the other eight; this never in more
-// than 5.) `within`: the margin, 0.05 for 5 %. Equal values never differ. Preconditions: neither is
-// empty, all values are finite and above 0, within > 0.
+// first, second: a ratio in each block of two systems whose blocks are unrelated. The result is the
+// 95 % interval of the difference of the logarithms, with separate variances and the degrees of
+// freedom of the side with fewer blocks. (Satterthwaite's degrees of freedom, Welch's test, find a
+// difference between equals in up to 11 of 100 cases if one side has two blocks and the other
+// eight. This method never does in more than 5.) within: the margin, 0.05 for 5 %. Equal values
+// never differ. Preconditions: neither is empty, all values are finite and above 0, within > 0.
 Contrast ContrastOf(std::span<const double> first, std::span<const double> second, double within);
 
 }  // namespace sparfuse::harness

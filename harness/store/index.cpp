@@ -171,10 +171,12 @@ void Index::Fail(const char* what, sqlite3_stmt* failed) const {
     case SQLITE_NOMEM:
     case SQLITE_FULL:
     case SQLITE_IOERR:
+      break;  // an error of the disk
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-      break;  // an error of the disk or the user
+      remedy = "; check that you may write to this file and its folder";
+      break;
     default:
       remedy = " (sparfuse index --rebuild makes it again from the trial directories)";
   }

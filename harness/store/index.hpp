@@ -16,48 +16,48 @@ struct sqlite3_stmt;
 
 namespace sparfuse::harness {
 
-// What the index says about a trial.json that it was made from.
+// The index's entry for a trial.json that it read.
 struct IndexedFile {
   FileStamp stamp;
   bool left_out = false;  // it is no row; `problem` says why, "" for one of an older schema
   std::string problem;
 };
 
-// Follows the directories: rows are added, and removed where their trial.json is gone or another.
-// All failures are Error{kData} that name the file, SQLite's reason and what to do.
+// Follows the directories: adds rows, and removes them if their trial.json is gone or has changed.
+// All failures are Error{kData} naming the file, SQLite's reason and a remedy.
 class Index {
  public:
   // Precondition: WhyNotCurrent(path) is empty.
   static Index OpenToWrite(const std::filesystem::path& path);
   // A new one that a crash may leave broken: to be renamed once it is whole.
   static Index Create(const std::filesystem::path& path);
-  // Throws also where the index is not current. Opens it to write where it may, so that SQLite
-  // rolls back what a kill left half done.
+  // Throws also if the index is not current. Opens it for writing if possible, so that SQLite rolls
+  // back a transaction that a kill interrupted.
   static Index OpenToRead(const std::filesystem::path& path);
-  // Empty where there is no index yet and where it has the tables of this program; else why it must
-  // be made again. For who holds the store's lock.
+  // The reason why the index must be made again. Empty if there is no index yet, or if it has the
+  // tables of this program. For the holder of the store's lock.
   struct NotCurrent {
     std::string why;
     bool damaged = false;  // else it is merely of another version, or empty
   };
   static std::optional<NotCurrent> WhyNotCurrent(const std::filesystem::path& path);
-  // Whether there is a file. Throws where anything else is there: what a user put in its place is
+  // Whether there is a file. Throws if anything else is there, because a user's folder or link is
   // not replaced.
   static bool IsThere(const std::filesystem::path& path);
   Index(Index&&) noexcept;
   Index& operator=(Index&&) noexcept;
   ~Index();
 
-  // Its trial.json lies beneath the index's folder.
+  // The trial's trial.json must be below the index's folder.
   void AddTrial(const Trial& trial);
-  // Throws where there is a row of this id.
+  // Throws if there is a row of this id.
   void AddTrial(const TrialRow& row);
   void AddLeftOut(const std::string& place, const IndexedFile& file);
   void RemoveTrial(const std::string& place);
   void AddAnnotation(const Annotation& annotation);
   void RemoveAnnotation(const std::string& id);
 
-  // All of what `write` does or, where it throws, nothing.
+  // Runs `write` in one transaction: all its changes are made, or none if it throws.
   template <class Write>
   void InOneTransaction(const Write& write) {
     Execute("BEGIN IMMEDIATE");
@@ -73,7 +73,7 @@ class Index {
   std::map<std::string, IndexedFile> Files() const;  // by place
   std::map<std::string, IndexedFile> LeftOut() const;
   std::set<std::string> AnnotationIds() const;
-  // By age.
+  // All rows, by age.
   std::vector<TrialRow> Rows() const;
 
  private:

@@ -8,8 +8,8 @@ namespace sparfuse::harness {
 
 class Patience {
  public:
-  // To be called often: prints "12,000 of 100,000 trials" after two seconds, and each two seconds
-  // from then on. of: 0 where it is not known.
+  // To be called often: prints "12,000 of 100,000 trials" after two seconds, and then every two
+  // seconds. of: 0 if it is not known.
   void Note(std::size_t done, const std::string& what, std::size_t of = 0);
 
  private:

@@ -12,7 +12,7 @@
 namespace sparfuse::harness {
 
 struct ReadTrial {
-  TrialRow row;         // where `problem` is "" and `older` false
+  TrialRow row;         // valid if `problem` is "" and `older` false
   std::string problem;  // why it is left out: a sentence that begins with the file
   bool older = false;   // of an older schema: left out, and counted by the caller
 };

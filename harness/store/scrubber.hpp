@@ -13,41 +13,41 @@
 
 namespace sparfuse::harness {
 
-// Names that may stand in texts.
+// Names to remove from texts.
 struct PrivateNames {
   std::set<std::string> hosts, users;
 
   // With its short form. localhost says nothing, and is a word of many sentences.
   void AddHost(const std::string& name);
   void Add(const PrivateFacts& facts);
-  // Of this machine and who runs this.
+  // The names of this machine and of this user.
   static PrivateNames OfThisMachine();
   // Those, and whom the private.json of trials of the store in `results` name.
   static PrivateNames OfTrials(const std::vector<TrialRow>& rows,
                                const std::filesystem::path& results);
 };
 
-// What the environment and the system call whoever runs this.
+// The names of this user in the environment and the system.
 std::set<std::string> CurrentUsers();
 
-// Texts lose names as whole words, hosts with the domain behind them ("HOST", "USER"), the folders
-// of absolute paths, what looks like a token ("SECRET") and control characters. A text that is no
-// hash or no place, where one is expected, becomes "". Scrubbing again without names changes
-// nothing.
+// Removes from texts names as whole words, with the domain of a host ("HOST", "USER"), the folders
+// of absolute paths, words that look like a token ("SECRET"), and control characters. If a hash or
+// a path is expected and the text is neither, it becomes "". Scrubbing the result again without
+// names changes nothing.
 class TextScrubber : public Scrubber {
  public:
   explicit TextScrubber(PrivateNames names = {}) : names_(std::move(names)) {}
   std::string Scrubbed(const std::string& text, Leaves as) const override;
-  // Whether a name of a host or a user stands in it.
+  // Whether it contains the name of a host or a user.
   bool HasName(const std::string& text) const;
 
  private:
   PrivateNames names_;
 };
 
-// Texts of machines, launches and people lose what TextScrubber takes out: names of this machine,
-// of who is at it, and those that the trials' private.json in `results` knows. Values that have
-// none of it stay shared.
+// Scrubs texts of machines, launches and people with TextScrubber: names of this machine, of its
+// user, and those in the private.json of the trials in `results`. Values without such names stay
+// shared.
 void MakeShareable(std::vector<TrialRow>& rows, const std::filesystem::path& results);
 
 }  // namespace sparfuse::harness

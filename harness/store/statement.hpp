@@ -23,7 +23,7 @@ class Statement {
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
-  // What is bound must live until Run or the last Step.
+  // A bound text must live until Run or the last Step.
   Statement& Bind(std::string_view text) {
     return Bound(sqlite3_bind_text(statement_, ++bound_, text.data(), static_cast<int>(text.size()),
                                    SQLITE_STATIC));

@@ -30,28 +30,28 @@ struct StepLogContext {
   double dense_elements = 0;  // of the layout: the denominator of achieved density
   double units_per_step = 0;  // workers * batch * accumulation * units per sample
   std::string unit;           // of throughput
-  bool knows_missing = true;  // false where tensors_missing is unknown (modelled)
+  bool knows_missing = true;  // false if tensors_missing is unknown (modelled)
   int every = 1;              // steps of a window (CellConfig::window_steps)
 };
 
-// The metrics of docs/metrics.md over the measured steps, or over the whole windows of them where
-// there are any. step_seconds is the median over windows of the maximum over ranks of a window's
-// mean; the breakdown is that of the slowest rank.
+// The metrics of docs/metrics.md over the measured steps, or over their whole windows if there are
+// any. step_seconds is the median over windows of the maximum over ranks of a window's mean. The
+// breakdown is the slowest rank's.
 MetricValues MetricsOf(const StepLog& log, const StepLogContext& context);
 
-// Of each round the median over its measured windows of step_seconds, the slowest rank's; empty
-// where there are no rounds.
+// For each round, the median over its measured windows of the slowest rank's step_seconds; empty if
+// there are no rounds.
 std::vector<double> RoundSeconds(const StepLog& log, int every = 1);
 
-// Writes steps.npy and adds to `series` what trial.json says of it (docs/results-format.md).
+// Writes steps.npy and adds its description in trial.json to `series` (docs/results-format.md).
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
                 const StepLogContext& context, SeriesByFile& series);
 
-// The unit of a column of steps.npy; "" for one of numbers without a unit. Nothing of a column that
-// WriteSteps does not write.
+// The unit of a column of steps.npy; "" for a column of numbers without a unit. Nothing for a
+// column that WriteSteps does not write.
 std::optional<std::string> UnitOfStepColumn(std::string_view column);
 
-// A step of a rank as it was written, of what its columns hold; what has none is 0.
+// Reads a rank's step back from the values of its columns; a missing column is 0.
 LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value);
 
 struct TracedStep {
@@ -59,14 +59,13 @@ struct TracedStep {
   std::vector<std::vector<Span>> by_rank;
   // When each rank's step began, all by one clock; empty: all at once.
   std::vector<double> began_seconds = {};
-  // By so much a rank's begin may be wrong beside another's.
+  // The possible error of a rank's begin relative to other ranks.
   double clock_uncertainty_seconds = 0;
 };
 
-// Likewise spans.npy; and, of the last traced step, or window of `every` steps, trace.json, in
-// which ranks stand beside one another. Where that could say of two exchanges that one came before
-// the other though it did not (the uncertainty is half of the shortest exchange or more), each rank
-// has a trace of its own, trace-rankR.json.
+// Writes spans.npy, and trace.json of the last traced step, or window of `every` steps, with all
+// ranks side by side. If the clocks cannot order exchanges (the uncertainty is at least half of the
+// shortest exchange), each rank has a trace of its own, trace-rankR.json.
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
                 SeriesByFile& series, int every = 1);
 

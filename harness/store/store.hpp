@@ -15,15 +15,15 @@
 
 namespace sparfuse::harness {
 
-// What a run found beneath the trials that is no finished trial.
+// The folders below the trials that a run found and that are not finished trials.
 struct SweptTrials {
   std::vector<std::string> unfinished;          // their ids: no longer among the trials
-  std::vector<std::filesystem::path> in_trash;  // where those lie that had anything in them
-  std::vector<std::filesystem::path> unknown;   // not the harness's: left where they are
+  std::vector<std::filesystem::path> in_trash;  // the places of those with any content
+  std::vector<std::filesystem::path> unknown;   // not the harness's: left in place
 };
 
-// Where trials and annotations lie: reads need no lock, what writes takes one as a witness. Folders
-// that links lead to are as good as folders.
+// The folder of trials and annotations. Reads need no lock; writes take one as a proof. Links to
+// folders count as folders.
 class Store {
  public:
   explicit Store(const std::filesystem::path& results) : Store(results, results / "profiles") {}
@@ -48,35 +48,36 @@ class Store {
   // The same of a trial.json that came from elsewhere, and keeps its bytes.
   void Finish(const StoreLock&, const std::string& trial_id, const std::string& text) const;
 
-  // Adds to what a finished trial says what came to light later: `more` is merged into its
-  // trial.json (RFC 7386). A call that throws leaves it as it was.
+  // Adds facts that became known later to a finished trial: `more` is merged into its trial.json
+  // (RFC 7386). A call that throws leaves it unchanged.
   void Amend(const StoreLock&, const std::string& trial_id, const nlohmann::json& more) const;
 
   // Moves a trial that was begun and not finished to the trash.
   void Discard(const StoreLock&, const std::string& trial_id) const;
-  // Moves all of them that an earlier run left, and empties the trash of what is older than a week.
+  // Moves all unfinished trials of earlier runs, and deletes from the trash what is older than a
+  // week.
   SweptTrials RemoveUnfinished(const StoreLock&) const;
 
   // One that cannot be read is named in `problems` and left out.
   std::vector<Annotation> ReadAnnotations(std::vector<std::string>& problems) const;
 
-  // Calls a trial bad, and remembers in its private.json who does: no name leaves this machine.
+  // Marks a trial as bad, and remembers the user in its private.json; no name leaves this machine.
   // Throws Error{kConfig} if there is no such trial.
   Annotation Annotate(const StoreLock&, const std::string& trial_id,
                       const std::string& reason) const;
 
-  // Makes the index follow the directories: what is new or changed is read, what is gone removed.
-  // Returns the index. A trial that cannot be read, or whose hashes its directory contradicts, is
-  // named in `problems` and left out; those of an older schema are counted there.
+  // Updates the index from the directories: reads new and changed trials, removes rows of missing
+  // ones. Returns the index. A trial that cannot be read, or whose hashes contradict its directory,
+  // is named in `problems` and left out; trials of an older schema are counted there.
   Index OpenIndex(const StoreLock&, std::vector<std::string>& problems) const;
   // Makes the index again, to the same rows.
   void RebuildIndex(const StoreLock&, std::vector<std::string>& problems) const;
 
-  // What OpenIndex gives, by age. The index answers for the trials whose file is as it was when it
-  // was read. Where it lacks any it is brought up to date, in moments; where that may not be, since
-  // a run holds the store or nobody may write to it, what it lacks is read all the same.
+  // The rows of OpenIndex, by age. The index has the trials whose file has not changed since it was
+  // read. If it lacks any it is updated, which takes moments. If that is not possible, because a
+  // run holds the store or this user may not write to it, the missing trials are read directly.
   std::vector<TrialRow> Rows(std::vector<std::string>& problems) const;
-  // The rows of the index as it is; empty where there is none yet.
+  // The rows of the index without an update; empty if there is none yet.
   std::vector<TrialRow> ReadRows() const;
 
  private:

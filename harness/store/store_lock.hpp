@@ -8,10 +8,10 @@ namespace sparfuse::harness {
 
 class StoreLock {
  public:
-  // Waits a few seconds where a reader brings the index up to date, or where the processes of a
-  // killed run are still being ended. Throws Error{kConfig} naming the process that holds it.
+  // Waits a few seconds if a reader updates the index, or if the processes of a killed run are
+  // still ending. Throws Error{kConfig} naming the process that holds it.
   explicit StoreLock(const std::filesystem::path& results);
-  // For a reader that will hold it for moments: null where another process holds it.
+  // For a reader that will hold it for moments: null if another process holds it.
   static std::unique_ptr<StoreLock> TryLock(const std::filesystem::path& results);
   ~StoreLock();
   StoreLock(const StoreLock&) = delete;

@@ -1,5 +1,4 @@
-// Takes unfinished trials out of the way. Files that it does not recognise as the harness's own
-// stay where they are.
+// Moves unfinished trials to the trash. Files that it does not recognise as the harness's own stay.
 #pragma once
 
 #include <chrono>
@@ -16,16 +15,16 @@ class Trash {
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  // Moves the directory of an unfinished trial into the trash, from another disk too, and returns
-  // where it is now: the trash's folder of today, and its place there. Nothing where `directory`
-  // is not recognised: it is a link, has a trial.json, or has no config.json whose trial_id is
-  // `place`. One that a kill left without config.json counts as one if nothing else is in it and
-  // it is called like a trial; it is deleted if it is empty, and "" returned.
+  // Moves the directory of an unfinished trial into the trash, also from another disk, and returns
+  // its new place: the trash's folder of today, and the place in it. Returns nothing if `directory`
+  // is not such a directory: it is a link, has a trial.json, or has no config.json whose trial_id
+  // is `place`. A directory that a kill left without config.json counts as one if it is empty and
+  // has a trial's name; it is deleted, and "" returned.
   std::optional<std::filesystem::path> Take(const std::filesystem::path& directory,
                                             const std::string& place) const;
 
-  // Deletes what was put into the trash longer ago than `age`, no link followed. Returns what it
-  // deleted.
+  // Deletes entries that came into the trash longer ago than `age`, without following links.
+  // Returns their paths.
   std::vector<std::filesystem::path> Empty(std::chrono::hours age) const;
 
  private:

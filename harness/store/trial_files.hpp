@@ -1,4 +1,4 @@
-// Finds the trials beneath a folder, whatever else lies there.
+// Finds the trials below a folder, among any other files.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,25 @@
 
 namespace sparfuse::harness {
 
-// Tells whether a file is still the one that was read.
+// Shows whether a file is still the one that was read.
 struct FileStamp {
   std::int64_t mtime_ns = 0, size = 0, inode = 0;
   bool operator==(const FileStamp&) const = default;
 };
 
-// Of a regular file, links followed; of anything else one with inode 0.
+// The stamp of a regular file, links followed; for anything else one with inode 0.
 FileStamp StampOf(const std::filesystem::path& file);
 
 struct TrialFile {
-  std::string place;  // of its directory, relative to the folder: what its trial_id must be
-  FileStamp stamp;    // inode 0: what is called trial.json there is no regular file
+  std::string place;  // of its directory, relative to the folder; trial_id must equal it
+  FileStamp stamp;    // inode 0: trial.json is not a regular file
 };
 
 struct TrialListing {
   std::vector<TrialFile> finished;      // directories with a trial.json, by place
   std::vector<std::string> unfinished;  // places without one that have a config.json or are empty
   std::vector<std::string> unknown;     // places that lead to no trial, the topmost of each
-  std::vector<std::string> problems;    // what could not be looked into, and why; sentences
+  std::vector<std::string> problems;    // folders that could not be read, and why; sentences
 };
 
 // Looks into a folder that a link leads to as well, once: real folders first, then links in the

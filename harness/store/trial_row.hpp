@@ -19,8 +19,8 @@
 
 namespace sparfuse::harness {
 
-// A value of JSON whose copies share one text. Reads as a json; a copy that is changed is its own
-// from then on. For one thread at a time.
+// A value of JSON whose copies share one text. It reads like json; a copy that is changed becomes
+// independent. For one thread at a time.
 class StoredJson {
  public:
   StoredJson() = default;  // null
@@ -31,7 +31,7 @@ class StoredJson {
 
   const nlohmann::json& Value() const;
   operator const nlohmann::json&() const { return Value(); }
-  // Canonical, or as it was given; as long as a copy of this lives.
+  // Canonical, or as it was given; valid as long as a copy of this lives.
   std::string_view Text() const;
 
   bool contains(const std::string& key) const { return Value().contains(key); }
@@ -55,10 +55,11 @@ class StoredJson {
   std::shared_ptr<Shared> shared_;
 };
 
-// The one copy of `name` that this process keeps; for names of which there are few.
+// The one copy of `name` in this process; for a small number of different names.
 std::string_view Interned(std::string_view name);
 
-// A small map from such names, in one block of memory. Its names, and text as values, are Interned.
+// A small map from interned names, in one block of memory. Its names, and text as values, are
+// Interned.
 template <class Value>
 class NamedValues {
  public:
@@ -109,19 +110,20 @@ struct RowLaunch {
   std::size_t trials = 1;           // in the launch
   double start_seconds = 0;         // of its processes, once for all; 0: not known
   std::vector<double> rounds = {};  // step_seconds of each; empty: it took no turns
-  // Of a trial modelled on a declared cluster: metrics, each once for every draw of its inputs.
+  // For a trial modelled on a declared cluster: metrics, each once for every draw of its inputs.
   std::map<std::string, std::vector<double>> draws = {};
 };
 
 struct TrialRow {
   std::string trial_id, experiment, part, kind, mode, method, workload;
-  // system_hash: of where it ran or whose profile it was computed from; "HASH@ORIGIN" once
-  // TellStoresApart found that other hosts may be meant.
+  // system_hash: of the system that ran it or whose profile it was computed from; "HASH@ORIGIN"
+  // after TellStoresApart found that other hosts may be meant.
   std::string config_hash, system_hash, status, failure_kind, directory, started_utc;
   std::string origin;       // OriginOf
   std::string original_id;  // of an early trial that came in a bundle, which names no store
-  // Whose blocks its block is among, "" of the store's own: set by TellStoresApart, as is the
-  // number by which trials of one block are found, which no other store's trial of the system has.
+  // Set by TellStoresApart. store: the store that counted the block, "" for the reading store.
+  // block_apart: the number shared by trials of one block, which no other store's trial of the
+  // system has.
   std::string store;
   std::optional<int> block_apart;
   int workers = 0;
@@ -129,17 +131,17 @@ struct TrialRow {
   std::int64_t seed = 0;
   double seconds = 0;
   StoredJson config, system;
-  // source, sources, software, environment, machine, sampling; of live trials that know them
-  // launch ({"interface", "cores_a_rank"}), nodes and fingerprint; of others' results, imported
+  // source, sources, software, environment, machine, sampling; for live trials that know them
+  // launch ({"interface", "cores_a_rank"}), nodes and fingerprint; for results of others, imported
   StoredJson provenance;
-  // What the trial read of its machine, judged (harness/machine/quiet.hpp); null of one that is
-  // modelled or older.
+  // The trial's readings of its machine, judged (harness/machine/quiet.hpp); null if it is modelled
+  // or older.
   StoredJson quiet;
   RowLaunch launch;
   StoredJson revisions;
   NamedValues<double> metrics;
   NamedValues<std::string_view> units;  // of metrics
-  std::vector<std::string> checks;      // those that passed
+  std::vector<std::string> checks;      // the passed ones
   std::vector<std::string> failed_checks;
   std::vector<std::string> annotations;  // reasons why readers leave it out
   // The first number that its series do not give: nobody called the trial bad, but it counts no
@@ -149,20 +151,19 @@ struct TrialRow {
 
   bool counts() const { return status == "ok" && !is_left_out(); }
   bool is_left_out() const { return !annotations.empty() || !contradiction.empty(); }
-  // Sentences: what was said of it, and what it contradicts.
+  // Sentences: annotations on it, and the contradictions in it.
   std::vector<std::string> WhyLeftOut() const;
   bool imported() const { return mode == kImported; }
   int paired_block() const { return block_apart.value_or(block); }
   bool disturbed() const;
-  std::string WhyDisturbed() const;  // a sentence; "" where it is not
+  std::string WhyDisturbed() const;  // a sentence; "" if it is not disturbed
 };
 
 TrialRow RowOf(const Trial& trial);
 
-// On how many hosts its ranks were; 0 where it does not say, as modelled ones.
+// The number of hosts with its ranks; 0 if it does not say, for example if it is modelled.
 int HostsOf(const TrialRow& trial);
-// Whether trials of a cell may stand in one another's place: not where they ran on unlike numbers
-// of hosts.
+// Whether trials of a cell may replace one another: they must have run on equal numbers of hosts.
 bool RanAlike(const TrialRow& one, const TrialRow& other);
 
 // In order of start; trials that started together, by the number that ends their ids.

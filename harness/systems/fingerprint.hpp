@@ -15,7 +15,7 @@ namespace sparfuse::harness {
 // Bytes that a rank has before an all-reduce and after an all-gather.
 inline constexpr std::array<std::size_t, 3> kFingerprintBytes = {4096, 262144, 4194304};
 
-// What decides how a quantity depends on the ranks that were measured at once.
+// How a quantity depends on the ranks that were measured at once.
 enum class FingerprintScope {
   kLink,        // two ranks: not on their number
   kCollective,  // on all
@@ -30,30 +30,30 @@ struct FingerprintQuantity {
   bool more_is_better;
 };
 
-// In the order in which differences are named: links between nodes first.
+// In the order in which differences are listed: links between nodes first.
 std::span<const FingerprintQuantity> FingerprintQuantities();
 // "all_reduce_4096_bytes"
 std::string CollectiveQuantity(const char* collective, std::size_t bytes);
 
-// Quantities whose intervals are apart, and whose values are by more than this, differ: what a
-// launch leaves open is not in its intervals.
+// Quantities differ if their intervals do not overlap and their values differ by more than this
+// factor. Intervals do not include the variation from launch to launch.
 inline constexpr double kFingerprintsDifferBy = 1.25;
 
 struct FingerprintDifference {
   const FingerprintQuantity* quantity = nullptr;
   double first = 0, second = 0;
-  // Where it is not the mean that differs but the slowest: of the second, its ranks.
+  // If not the mean differs but the slowest rank does: the slow ranks of the second.
   std::vector<int> ranks;
   // Above 1: so many times as slow is the second.
   double times_as_slow() const;
 };
 
-// Empty where they are the same. What only one of them has, and what unlike numbers of ranks make
-// incomparable, is left out.
+// Empty if they are equal. Quantities of only one of them are left out, and so are those that
+// cannot be compared with different numbers of ranks.
 std::vector<FingerprintDifference> DifferencesOf(const Fingerprint& first,
                                                  const Fingerprint& second);
 
-// "" where all of two fingerprints can be compared, else what cannot, and why.
+// "" if everything in two fingerprints can be compared, else the quantities that cannot, and why.
 std::string WhatIsNotCompared(const Fingerprint& first, const Fingerprint& second);
 
 // "b's bandwidth between nodes is half of a's (5.1 Gbit/s against 10.2 Gbit/s)",
@@ -61,7 +61,7 @@ std::string WhatIsNotCompared(const Fingerprint& first, const Fingerprint& secon
 std::string SentenceOf(const FingerprintDifference& difference, const std::string& first,
                        const std::string& second);
 
-// Null where the fingerprint lacks it.
+// Null if the fingerprint lacks it.
 const FingerprintValue* Find(const Fingerprint& fingerprint, const FingerprintQuantity& quantity);
 
 // "10.2 Gbit/s", "3.1 ms"
@@ -73,9 +73,9 @@ struct RankPair {
   bool operator==(const RankPair&) const = default;
 };
 
-// Pairs that exchange at once, phase by phase; none is in a phase with another pair of its node.
-// The first two ranks of each node; then the first ranks of nodes that follow one another: the
-// first node with the second, the third with the fourth, ...; then the second with the third, ...
+// Pairs that exchange at once, phase by phase; no two pairs of a phase share a node. First the
+// first two ranks of each node. Then the first ranks of nodes that follow one another: the first
+// node with the second, the third with the fourth, ...; then the second with the third, ...
 std::vector<std::vector<RankPair>> PhasesOf(const Topology& topology);
 
 }  // namespace sparfuse::harness

@@ -184,9 +184,10 @@ std::string NodeText(const Node& node) {
 
 std::string NewSystemText(const std::string& name, const Node& node) {
   std::string text = fmt::format(
-      "# {0}, begun by `sparfuse system init {0}`. Replace each {1} by what only you know,\n"
-      "# then run `sparfuse system check {0}` on each node. A node unlike this one adds itself by\n"
-      "# the same `init` there. \"{2}\": it could not be detected; write it if you know it.\n",
+      "# {0}, begun by `sparfuse system init {0}`. Replace each {1} by the value, which only "
+      "you\n# know. Then run `sparfuse system check {0}` on each node. On a node that differs from "
+      "this\n# one, the same `init` adds it. \"{2}\": it could not be detected; write it if you "
+      "know it.\n",
       name, kChangeMe, kUnknown);
   for (const KeyInfo& key : KeysOf<Head>()) text += LineOfAsked(key);
   text += "\n[network]\n";
@@ -216,7 +217,7 @@ void SystemDescription::Check() const {
                       HasNoNetwork() ? "[network] of kind \"none\"" : "[network]",
                       NetworkKeys(HasNoNetwork()));
   const std::size_t nodes = CheckedSize(file_, "/node");
-  if (nodes == 0) file_.Fail("", "there is no [[node]]: expected one at least");
+  if (nodes == 0) file_.Fail("", "there is no [[node]]: expected at least one");
   for (std::size_t i = 0; i < nodes; ++i) {
     const std::string node = fmt::format("/node/{}", i);
     CheckTable<DescribedNode>(file_, node, "[[node]]", KeysOf<DescribedNode>());
@@ -271,10 +272,9 @@ std::vector<SystemProblem> SystemDescription::Contradictions() const {
     const Node parts = PartsOf(nodes_[i]);
     for (std::size_t before = 0; before < i; ++before) {
       if (PartsOf(nodes_[before]) != parts) continue;
-      problems.push_back(Problem(pointer + "/count",
-                                 fmt::format("nodes unlike node[{}]: those equal to it belong to "
-                                             "its count",
-                                             before)));
+      problems.push_back(Problem(
+          pointer + "/count",
+          fmt::format("nodes that differ from node[{}]: equal nodes belong to its count", before)));
       break;
     }
     // If a link is faster than everything in a node, at least one of the numbers is wrong.

@@ -14,8 +14,9 @@
 
 namespace sparfuse::harness {
 
-// FOLDER/NAME and `ending`, of a `what` that people name. Throws Error{kConfig} for a name that is
-// none: letters, digits, '.', '_', '-', the first not '.'.
+// FOLDER/NAME and `ending`. what: the kind of thing that people name, for errors. Throws
+// Error{kConfig} for an invalid name: letters, digits, '.', '_' and '-' are allowed, and the first
+// must not be '.'.
 std::filesystem::path NamedFile(const std::filesystem::path& folder, std::string_view what,
                                 const std::string& name, std::string_view ending);
 // FOLDER/NAME.toml. Throws likewise.
@@ -23,10 +24,10 @@ std::filesystem::path SystemFile(const std::filesystem::path& folder, const std:
 
 // The text of a file of one node, as DetectNode gives it.
 std::string NewSystemText(const std::string& name, const Node& node);
-// A [[node]] of such a file. It may come last in any.
+// A [[node]] of such a file. It may be the last entry of any file.
 std::string NodeText(const Node& node);
 
-// What is wrong with a value.
+// A mistake in a value.
 struct SystemProblem {
   std::string where;     // "file:line"
   std::string key;       // "node[1].interface[0].gbps"
@@ -38,27 +39,26 @@ std::string TextOf(const SystemProblem& problem);
 
 class SystemDescription {
  public:
-  // Throws Error{kConfig} with file and line for an unknown or missing key and a value of another
-  // type or out of range. kChangeMe passes for any value that is asked for, kUnknown for any that
-  // is detected.
+  // Throws Error{kConfig} with file and line for an unknown or missing key, and for a value of
+  // another type or out of range. kChangeMe is accepted for each value that people write, kUnknown
+  // for each that is detected.
   explicit SystemDescription(TomlFile file);
 
   // Each with its count, unless that is still to be written.
   const std::vector<Node>& nodes() const { return nodes_; }
-  // The position of the first node of which DifferencesOfNodes finds nothing; -1: of none.
+  // The position of the first node without differences (DifferencesOfNodes); -1: none.
   int Find(const Node& node) const;
 
-  // Values that are still to be written, those that contradict each other, and nodes that are
-  // equal and yet apart.
+  // Values that are still to be written, values that contradict each other, and separate entries
+  // for equal nodes.
   std::vector<SystemProblem> Contradictions() const;
-  // Nothing where one of the nodes is as this one; else what differs from the one with the fewest
-  // differences.
+  // Nothing if one of the nodes equals this one, else the differences from the most similar one.
   std::vector<SystemProblem> ContradictionsWith(const Node& node) const;
 
   // "4 node(s) of 2 kinds (3 + 1), 32 card(s)". Precondition: nothing is left to be written.
   std::string Summary() const;
-  // Of the content without title and names of interfaces, in whatever order nodes and their parts
-  // stand: equal for equal systems, whatever they are called.
+  // Of the content without title and names of interfaces, independent of the order of nodes and
+  // their parts: equal for equal systems with different names.
   std::string Hash() const;
 
  private:

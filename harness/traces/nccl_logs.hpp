@@ -14,12 +14,12 @@
 
 namespace sparfuse::harness {
 
-// What collectives of one size take: of each the shortest over ranks.
+// The times of collectives of one size: for each the shortest over ranks.
 struct InspectedSize {
   double bytes = 0;  // of a rank's message
   double least_us = 0, median_us = 0;
   int n = 0;
-  // By what waiting and sharing make it longer.
+  // The factor by which waiting and sharing make it longer.
   double load() const { return median_us / least_us; }
 };
 
@@ -30,13 +30,13 @@ struct InspectedCollective {
 
 struct Inspected {
   std::vector<InspectedCollective> collectives;  // all-reduces and all-gathers, by communicator
-  std::vector<std::string> notes;                // what was left out, and why
+  std::vector<std::string> notes;                // the parts that were left out, and why
 };
 
-// Files of NCCL Inspector (NCCL_INSPECTOR_ENABLE=1, from NCCL 2.28 on), a process each, plain or
-// gzip. Only times that a kernel took on its device count (kernel_gpu). Throws Error{kConfig}
-// naming file and line: for no JSON, versions that are not known, rates that do not follow from
-// bytes and time, ranks twice.
+// Files of NCCL Inspector (NCCL_INSPECTOR_ENABLE=1, NCCL 2.28 and later), one for each process,
+// plain or gzip. Only times that a kernel took on its device count (kernel_gpu). Throws
+// Error{kConfig} naming file and line: for text that is not JSON, unknown versions, rates that do
+// not follow from bytes and time, duplicate ranks.
 Inspected ReadNcclInspector(const std::vector<std::string>& files);
 
 // An algorithm that NCCL chose.
@@ -45,7 +45,7 @@ struct NcclChosen {
   double bytes = 0;
 };
 
-// What a log of NCCL_DEBUG=INFO says; of several ranks the first that says it.
+// The facts in a log of NCCL_DEBUG=INFO. If several ranks give one, the first counts.
 struct NcclInfo {
   std::string file;
   std::string version;                         // "2.27.5", or ""
@@ -59,8 +59,8 @@ struct NcclInfo {
 // Throws Error{kConfig} for a text without a line of NCCL's.
 NcclInfo ReadNcclInfo(std::string_view text, const std::string& file);
 
-// Keys of the cluster's file that the log says, as lines of TOML, and notes on what the file says
-// otherwise: ranks, ways that the host stages, algorithms that are not those modelled.
+// Keys of the cluster's file that the log gives, as lines of TOML, and notes on contradictions to
+// the file: ranks, staging through the host, algorithms other than the modelled ones.
 struct NcclInfoOnCluster {
   std::vector<std::string> lines, notes;
 };

@@ -479,10 +479,10 @@ void FactsMaker::AddCollectives(StepFacts& step) const {
   for (const DeviceWork& work : Launched(collectives_, step.window->begin, step.window->end)) {
     Exchange made = ExchangeOf(work);
     if (made.collective.empty()) {
-      Fail(fmt::format(
-          "{}: the kernel {} has no field \"Collective name\", and its name tells none: "
-          "expected a trace of a later PyTorch",
-          step.window->name, made.kernel));
+      Fail(
+          fmt::format("{}: the kernel {} has no field \"Collective name\", and its own name has "
+                      "none: expected a trace of a later PyTorch",
+                      step.window->name, made.kernel));
     }
     if (work.launch < step.backward_begin) {
       const double bytes =
@@ -625,11 +625,11 @@ void FactsMaker::CheckSteps(const std::vector<StepFacts>& steps) const {
         "not");
   }
   if (counts.size() > 1) {
-    Fail(fmt::format(
-        "{} has {} accumulated gradients, and {} has {}: expected as many in each step; "
-        "a model that leaves parameters out by condition has no single order",
-        counts.begin()->second, counts.begin()->first, counts.rbegin()->second,
-        counts.rbegin()->first));
+    Fail(
+        fmt::format("{} has {} accumulated gradients, and {} has {}: expected the same number in "
+                    "each step; a model that sometimes leaves parameters out has no single order",
+                    counts.begin()->second, counts.begin()->first, counts.rbegin()->second,
+                    counts.rbegin()->first));
   }
   for (const StepFacts& step : steps) {
     const auto graphs = Within(Of(EventKind::kGraph), step.window->begin, step.window->end);
@@ -757,10 +757,9 @@ TraceFacts FactsMaker::Make() {
     positions.push_back(i);
   }
   if (steps.empty()) {
-    Fail(
-        fmt::format("no evaluation of autograd in its {} steps: expected training: no backward "
-                    "pass is there",
-                    windows_.size()));
+    Fail(fmt::format(
+        "no evaluation of autograd in its {} steps: expected training, with a backward pass",
+        windows_.size()));
   }
   if (steps.size() >= 3) {
     steps.erase(steps.begin());
@@ -957,7 +956,7 @@ TransferFacts TransfersOf(const std::vector<TraceFacts>& ranks) {
                              fmt::join(first.steps_used, ", "), fmt::join(each.steps_used, ", ")));
     }
     if (each.exchanges.size() != first.exchanges.size()) {
-      fail(each, fmt::format("{} and {} exchanges: expected as many in each file",
+      fail(each, fmt::format("{} and {} exchanges: expected the same number in each file",
                              first.exchanges.size(), each.exchanges.size()));
     }
     for (std::size_t i = 0; i < each.exchanges.size(); ++i) {

@@ -1,4 +1,4 @@
-// Makes facts of a trace: times of forward, backward and the update, the ready time of each
+// Extracts facts from a trace: times of forward, backward and the update, the ready time of each
 // gradient, the host's time for a tensor and for an exchange, and the exchanges.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace sparfuse::harness {
 
-// Of samples in microseconds; the median of an even number is the mean of the middle two.
+// Statistics of samples in microseconds; the median of an even number is the mean of the middle
+// two.
 struct Spread {
   double median = 0, low = 0, high = 0;
   int n = 0;
@@ -30,7 +31,7 @@ struct TracedHost {
 struct TracedTensor {
   std::optional<std::vector<std::int64_t>> shape;
   double ready_us = 0, low = 0, high = 0;  // from the begin of backward
-  double idle_us = 0;                      // what of it no kernel runs; on CPUs all
+  double idle_us = 0;                      // the part of it without a kernel; on CPUs all
   bool operator==(const TracedTensor&) const = default;
 };
 
@@ -57,7 +58,7 @@ struct TracedBroadcast {
   bool operator==(const TracedBroadcast&) const = default;
 };
 
-// What copies and kernels alone tell of a device.
+// Facts of a device that copies and kernels alone show.
 struct TracedDevice {
   Spread kernel_us;                                     // of compute kernels, in all of the file
   double kernel_us_tenth = 0, kernel_us_hundredth = 0;  // percentiles, entry floor(n / 10)
@@ -69,10 +70,10 @@ struct TracedDevice {
 struct BackwardKernel {
   std::string name;
   double us = 0;
-  double beside = 0;  // what part of it has an exchange beside it
+  double beside = 0;  // the part of it with an exchange in parallel
 };
 
-// What of each no kernel runs, where the host and its profiler act; on CPUs all. Medians.
+// The part of each without a kernel, in which the host and its profiler act; on CPUs all. Medians.
 struct TracedIdle {
   double forward_us = 0, backward_us = 0, update_us = 0;
   std::optional<double> period_us;
@@ -111,10 +112,10 @@ struct TraceFacts {
   std::optional<int> compiled_regions;
   std::vector<std::string> notes;
 
-  // Not written: what of forward are broadcasts; median.
+  // Not written: the part of forward in which buffers are broadcast; median.
   double buffers_us = 0;
 
-  // Not written, and only if asked for: of each used step, in launch order, without those of hooks.
+  // Not written, and only on request: of each used step, in launch order, without kernels of hooks.
   std::vector<std::vector<BackwardKernel>> kernels;
 };
 
@@ -122,13 +123,13 @@ struct TraceFacts {
 nlohmann::json ToJson(const TraceFacts& facts);
 
 struct TraceOptions {
-  bool optimizer_steps = false;      // steps end where the optimizer's do
+  bool optimizer_steps = false;      // steps end with the optimizer's
   std::optional<std::string> group;  // of exchanges that count, by its name in the file
   bool keep_kernels = false;         // TraceFacts::kernels
 };
 
-// Throws Error{kConfig} naming the file, what was found and what to do, for a trace of which these
-// facts are not to be had.
+// Throws Error{kConfig} naming the file, the finding and a remedy, for a trace that does not have
+// these facts.
 TraceFacts FactsOf(const Trace& trace, const std::string& file, const TraceOptions& options);
 
 // Reads and makes facts.
@@ -138,7 +139,7 @@ TraceFacts ReadTraceFacts(const std::string& file, const TraceOptions& options);
 std::vector<TraceFacts> ReadTraceFacts(const std::vector<std::string>& files,
                                        const TraceOptions& options);
 
-// An exchange of several ranks: what its transfer takes, without waiting for the last of them.
+// An exchange of several ranks: the time of its transfer, without waiting for the last of them.
 struct TracedTransfer {
   std::string collective;
   std::int64_t elements = 0;
@@ -153,9 +154,9 @@ struct TransferFacts {
 };
 nlohmann::json ToJson(const TransferFacts& transfers);
 
-// Of files of several ranks of one training: of each exchange, by group and position in the step,
-// the shortest over ranks; clocks are not compared. Throws Error{kConfig}: for a rank given twice,
-// worlds, steps or exchanges that differ.
+// The transfers in the files of several ranks of one training. For each exchange, by group and
+// position in the step, it takes the shortest over ranks; clocks are not compared. Throws
+// Error{kConfig} if a rank is given twice, or if worlds, steps or exchanges differ.
 TransferFacts TransfersOf(const std::vector<TraceFacts>& ranks);
 
 }  // namespace sparfuse::harness

@@ -163,8 +163,8 @@ class Joiner {
   void ByBuckets() {
     if (facts_.tensors.size() != table_.size()) {
       Fail(
-          fmt::format("{} gradients without shapes, and {} tensors: expected as many, or a trace "
-                      "with record_shapes=True",
+          fmt::format("{} gradients without shapes, and {} tensors: expected equal numbers, or a "
+                      "trace with record_shapes=True",
                       facts_.tensors.size(), table_.size()));
     }
     ByPosition();
@@ -182,9 +182,9 @@ class Joiner {
         sum += static_cast<std::int64_t>(table_[at++].numel);
       if (sum == elements) continue;
       Fail(
-          fmt::format("without shapes, exchange {} of {} elements is no sum of the table's next "
-                      "tensors ({} up to {}): expected DDP's buckets in the table's order, or a "
-                      "trace with record_shapes=True",
+          fmt::format("without shapes, exchange {} of {} elements is not the sum of the table's "
+                      "next tensors ({} up to {}): expected DDP's buckets in the table's order, or "
+                      "a trace with record_shapes=True",
                       i, elements, sum, table_[at - 1].name));
     }
     if (at != table_.size()) {
@@ -311,7 +311,7 @@ class ModelMaker {
       const std::string text = fmt::format("{} takes {:.3f} to {:.3f} ms, by step", what,
                                            spread->low / 1e3, spread->high / 1e3);
       if (spread->ratio() > kMostSpread && !asked_.accept_spread)
-        Fail(text + ": expected steps that are alike, or --accept-spread");
+        Fail(text + ": expected similar steps, or --accept-spread");
       made_.notes.push_back(text);
     }
   }
@@ -495,8 +495,8 @@ class ModelMaker {
       made_.spread = std::max(made_.spread, kFewStepsSpread);
     if (Uncorrected()) made_.spread = std::max(made_.spread, kUncorrectedSpread);
     made_.corrections.push_back(
-        fmt::format("{:.3f} ms of a step, beside forward, backward and the model's own update, "
-                    "stand with forward",
+        fmt::format("{:.3f} ms of a step, outside of forward, backward and the model's own update, "
+                    "are added to forward",
                     rest / 1e3));
   }
 
@@ -738,8 +738,8 @@ ClusterWithTrace WithTrace(std::string text, const std::string& file, const Trac
       made.stated.push_back(input);
     } else {
       left.Fail(at,
-                "it stands within the one table of all inputs: expected [input], and a line an "
-                "input, so that the trace's can stand in its place");
+                "it is in one inline table of all inputs: expected [input] with a line for each "
+                "input, so that the trace's can replace it");
     }
   }
   body += ComputeText(model, table);

@@ -41,14 +41,14 @@ struct TracedReference {
   double spread = 1;
 };
 
-// What becomes of a trace on a cluster.
+// The results of a trace on a cluster.
 struct TracedModel {
   std::vector<TraceFacts> ranks;
   std::optional<TransferFacts> transfers;
   std::string name;                        // of the table
-  nlohmann::ordered_json table;            // as its file
-  double forward_ms = 0, backward_ms = 0;  // with what is left of the step in forward
-  double step_ms = 0;                      // of the trace, or as it was given; 0: unknown
+  nlohmann::ordered_json table;            // in the form of its file
+  double forward_ms = 0, backward_ms = 0;  // forward includes the rest of the step
+  double step_ms = 0;                      // of the trace, or as given; 0: unknown
   double spread = 1;
   int batch = 0;
   std::vector<DeclaredInput> inputs;
@@ -60,24 +60,25 @@ struct TracedModel {
   const TraceFacts& facts() const { return ranks.front(); }
 };
 
-// Which tensor of a table each of a trace is: [tensors of the trace] positions in the table.
+// The tensors of a table for those of a trace: [tensors of the trace] positions in the table.
 struct JoinedTensors {
   std::vector<std::size_t> positions;
   std::vector<std::string> notes;
 };
 
-// By position where shapes agree in order; by shape where they do in number; else with tensors left
-// out that are unused. Without shapes by position, and exchanges prove it: their elements are
-// sums of neighbouring tensors. Throws Error{kConfig} naming both files and what differs.
+// Joins by position if the shapes agree in order; by shape if they agree in number; else after
+// leaving out unused tensors. Without shapes it joins by position, if the exchanges confirm it:
+// their elements are sums of neighbouring tensors. Throws Error{kConfig} naming both files and the
+// difference.
 JoinedTensors JoinTensors(const TraceFacts& facts, std::span<const workloads::LayerTensor> table,
                           const std::string& table_file);
 
-// Reads the files, joins, corrects. Throws Error{kConfig}: as FactsOf, TransfersOf, JoinTensors;
-// for step_ms that is not of this step; for steps that differ too much.
+// Reads the files, joins and corrects. Throws Error{kConfig} as FactsOf, TransfersOf and
+// JoinTensors; for a step_ms that does not fit this step; for steps that differ too much.
 TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked);
 
-// The exchanges of the group as a log of links on a cluster of so many ranks a node; none where no
-// exchange tells. Throws Error{kConfig} for a group over part of a node and others.
+// The exchanges of the group as a log of links on a cluster with `ranks_per_node`; none if no
+// exchange is useful. Throws Error{kConfig} for a group with part of one node and other nodes.
 std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node);
 
 // All that came of it, for results/profiles/CLUSTER.trace.json.
@@ -85,14 +86,15 @@ nlohmann::ordered_json TraceRecord(const TracedModel& model);
 
 enum class StatedInputs : std::uint8_t { kStay, kReplaced };
 
-// A cluster's file with a trace's numbers between two marked lines, and what was left out.
+// A cluster's file with a trace's numbers between two marked lines, and the numbers that were left
+// out.
 struct ClusterWithTrace {
   std::string text;
   std::vector<DeclaredInput> stated;  // the file has them itself: they stay (kStay)
 };
 
-// `text`, of the cluster's file: what an earlier import of a trace wrote is replaced. `table`:
-// where the table lies from the cluster's file. Throws Error{kConfig} where the block was edited.
+// `text`: the cluster's file; the block of an earlier import of a trace is replaced. `table`: the
+// table's path from the cluster's file. Throws Error{kConfig} if the block was edited.
 ClusterWithTrace WithTrace(std::string text, const std::string& file, const TracedModel& model,
                            const ImportedLinks& links, const std::string& table,
                            StatedInputs stated);
@@ -104,7 +106,7 @@ struct TracedCluster {
   std::vector<DeclaredInput> stated;          // kept as the cluster's file has them
   std::string workload;                       // as cells name it
   std::filesystem::path file, table, record;  // of the cluster, the model table, all facts
-  // The modelled step of the traced training, dense, on as many ranks.
+  // The modelled step of the traced training, dense, with the same number of ranks.
   double modelled_ms = 0;
 };
 
@@ -112,8 +114,8 @@ struct TracedCluster {
 ReferenceStep DenseStep(const std::string& workload, int batch, int workers);
 
 // Writes the cluster's file with the trace's block, its model table and all facts into `folder`,
-// where profiles.Behind(folder) finds them. Throws Error{kConfig} as WithTrace, and where what
-// would be written is no cluster.
+// where profiles.Behind(folder) finds them. Throws Error{kConfig} as WithTrace, and if the result
+// would not be a cluster.
 TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& cluster,
                          const TracedModel& model, StatedInputs stated,
                          const std::filesystem::path& folder);

@@ -540,10 +540,9 @@ void TraceParser::Add() {
                      now_.has_begin ? "dur" : "ts"));
   }
   if (now_.duration < 0) {
-    Fail(
-        fmt::format("{}: dur = {:.3f}: expected 0 or more, as the profiler writes: take the file "
-                    "as it was written",
-                    Place(), static_cast<double>(now_.duration) / 1e3));
+    Fail(fmt::format(
+        "{}: dur = {:.3f}: expected 0 or more, as the profiler writes; use the file unchanged",
+        Place(), static_cast<double>(now_.duration) / 1e3));
   }
   TraceEvent event;
   event.begin = now_.begin;

@@ -1,5 +1,5 @@
-// Reads PyTorch profiler files (Kineto's form) of any size as a stream: the events that tell how a
-// step was trained, each in some fifty bytes, with times in whole nanoseconds.
+// Reads PyTorch profiler files (Kineto's form) of any size as a stream. Keeps the events that show
+// how a step was trained, each in some fifty bytes, with times in whole nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct TraceEvent {
   bool has_sequence = false;  // a forward operator, or its node
 };
 
-// What few events have.
+// Arguments that few events have.
 struct EventExtra {
   std::optional<std::vector<std::int64_t>> shape;  // of the first argument
   std::string type;                                // of it; "": a shape without a type is none
@@ -63,7 +63,7 @@ struct Trace {
   int rank = 0, world = 1;
   std::optional<std::string> backend;
   std::string hardware;           // the first device's name; "": none
-  std::size_t read = 0;           // events in the file, the ignored ones too
+  std::size_t read = 0;           // events in the file, ignored ones included
   std::deque<TraceEvent> events;  // by begin, the longer first, then by external id
   std::vector<std::string> names;
   std::deque<StoredExtra> extras;
@@ -73,15 +73,15 @@ struct Trace {
   std::optional<EventExtra> Extra(const TraceEvent& event) const;
 };
 
-// Plain or gzip, by its first bytes. Cost: memory of at most 100 bytes an event, 60 MB of JSON a
-// second. Throws Error{kConfig} naming file, byte or event, what was found and what to do: for a
-// file that is cut off, no JSON, or of another profiler; for a time that is no number.
+// Plain or gzip, decided by the first bytes. Cost: memory of at most 100 bytes an event, 60 MB of
+// JSON a second. Throws Error{kConfig} naming file, byte or event, the finding and a remedy: for a
+// file that is cut off, not JSON, or from another profiler; for a time that is not a number.
 Trace ReadTrace(const std::filesystem::path& file);
 
-// All of a text file's bytes, unpacked where they are packed. Throws as ReadTrace.
+// All bytes of a text file, unpacked if it is packed. Throws as ReadTrace.
 std::string UnpackedText(const std::filesystem::path& file);
 
-// "12.345" as 12345; false where it is no decimal number of at most 64 bits of nanoseconds.
+// Reads "12.345" as 12345; false if it is not a decimal number of at most 64 bits of nanoseconds.
 bool NanosecondsOf(std::string_view microseconds, std::int64_t& nanoseconds);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,5 @@
-// Words numbers: value, unit and interval, the same in tables, reports, comparisons and sites.
+// Puts numbers into words: value, unit and interval, the same in tables, reports, comparisons and
+// sites.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,15 +11,15 @@
 
 namespace sparfuse::harness {
 
-// Stands where there is nothing.
+// Marks a missing value.
 inline constexpr const char* kNone = "–";
 
-// Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
+// Three significant digits, thin spaces between thousands, seconds and bytes scaled: "12.3 ms".
 std::string Quantity(double value, std::string_view unit);
 // The same in the scale of `like`, as all values of a column are.
 std::string Quantity(double value, std::string_view unit, double like);
 
-// What follows an interval's value: " ± 2.1 %", or " [310, 420]" in the value's scale if the
+// The text after an interval's value: " ± 2.1 %", or " [310, 420]" in the value's scale if the
 // interval is lopsided or longer than half the value; "" without ends. Precondition: the value is
 // above 0.
 std::string SpreadText(const Interval& interval, std::string_view unit);
@@ -26,7 +27,7 @@ std::string SpreadText(const Interval& interval, std::string_view unit);
 std::string IntervalText(const Interval& interval, std::string_view unit);
 std::string IntervalText(const Interval& interval, std::string_view unit, double like);
 
-// "1.31x [1.27, 1.35]", without the ends where one block leaves none; kNone for nothing.
+// "1.31x [1.27, 1.35]", without the ends if one block leaves none; kNone for nothing.
 std::string RatioText(const std::optional<Interval>& ratio);
 // "1.31x"
 std::string RatioText(double ratio);
@@ -35,8 +36,8 @@ std::string RatioText(double ratio);
 std::string ChangeText(double change);
 std::string PercentText(double size);
 
-// For figures and programs: {value, low, high, n}, where low and high are null if one block leaves
-// no interval; null of nothing. Those below add "text", as tables show it.
+// For figures and programs: {value, low, high, n}. low and high are null if there is only one
+// block. Null without an interval. The functions below add "text", the form of tables.
 nlohmann::json IntervalJson(const std::optional<Interval>& interval);
 nlohmann::json IntervalJson(const std::optional<Interval>& interval, std::string_view unit);
 nlohmann::json RatioJson(const std::optional<Interval>& ratio);

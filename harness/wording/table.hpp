@@ -1,4 +1,4 @@
-// Holds a finished table, whose texts every output shows, from a terminal to a page; renders tables
+// Holds a finished table. Every output shows its texts, from a terminal to a page. Renders tables
 // as Markdown and LaTeX, and rows of values as CSV.
 #pragma once
 
@@ -18,14 +18,14 @@ struct Table {
   // A letter a column: 'l' for words, 'r' for numbers; "": all are words.
   std::string alignment = {};
   std::vector<std::vector<std::string>> rows = {};
-  // Of each row, "" for one with numbers: "failed" where something went wrong, "absent" where
-  // nothing ran or nothing counts. Rows beyond the list's end are "".
+  // For each row, "" if it has numbers, "failed" if something went wrong, "absent" if nothing ran
+  // or nothing counts. Rows beyond the list's end are "".
   std::vector<std::string> looks = {};
   std::vector<std::string> notes = {};  // footnotes, the first is [1]
 
   void AddColumn(std::string heading, char aligned);
   void AddRow(std::vector<std::string> row, std::string look);
-  // The position of a note, from 1; it is added where the table lacks it.
+  // The position of a note, from 1. Adds the note if the table lacks it.
   std::size_t NoteOf(const std::string& note);
   // A number of blocks for a column of them: "7"; "2 [1]" with a note, for the interval of two
   // blocks hangs on a single difference.
@@ -34,7 +34,7 @@ struct Table {
 
 nlohmann::json ToJson(const Table& table);  // for spec.json and --json
 
-// Numbers beside a figure: rows in groups, each with a heading.
+// Numbers of a figure: rows in groups, each with a heading.
 struct GroupedTable {
   std::vector<std::string> columns = {};
   std::vector<std::pair<std::string, std::vector<std::vector<std::string>>>> groups = {};
@@ -42,18 +42,18 @@ struct GroupedTable {
 };
 
 nlohmann::json ToJson(const GroupedTable& table);  // for spec.json
-// As Markdown, in which groups are headings of their rows.
+// As Markdown, with groups as headings of their rows.
 std::string Render(const GroupedTable& table);
 
-// kText: columns side by side, for a terminal. kAligned: Markdown without the title, whose numbers
-// stand to the right. kLatex: rules of the package booktabs.
+// kText: columns side by side, for a terminal. kAligned: Markdown without the title, with numbers
+// aligned to the right. kLatex: rules of the package booktabs.
 enum class TableFormat { kText, kMarkdown, kAligned, kLatex };
-// Of "text", "md" or "latex".
+// The format named "text", "md" or "latex".
 TableFormat TableFormatOf(std::string_view name);
 std::string Render(const Table& table, TableFormat format);
 
-// Comma-separated values (RFC 4180, with line feeds): a line of the keys of `columns`, in its
-// order, and one a row, each of which has them; null gives an empty field.
+// Comma-separated values (RFC 4180, with line feeds): a line with the keys of `columns`, in its
+// order, then one for each row. Each row has all keys; null gives an empty field.
 std::string CsvOf(const nlohmann::ordered_json& columns,
                   const std::vector<nlohmann::ordered_json>& rows);
 

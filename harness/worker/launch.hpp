@@ -18,15 +18,16 @@ class Turns {
   // directories: of the launch's trials.
   explicit Turns(std::vector<std::filesystem::path> directories);
 
-  // From now on what happens is trial `i`'s. Waits for all ranks, so that none is in another
-  // trial's turn. Where there are several trials, kTurnFile then lies in this one's directory.
+  // Gives the turn to trial `i`, to which errors belong from now on. Waits for all ranks, so that
+  // none is in another trial's turn. If there are several trials, kTurnFile is then in this one's
+  // directory.
   void Give(const Rank& rank, std::size_t i);
 
-  // Of all turns of trial `i` so far.
+  // The seconds of all turns of trial `i` so far.
   double Seconds(std::size_t i) const;
 
-  // The directories of those whom an error now belongs to: the one whose turn it is; all, as long
-  // as nobody's was.
+  // The directories of the trials to which an error now belongs: the one whose turn it is, or all
+  // before the first turn.
   std::vector<std::filesystem::path> Blamed() const;
 
  private:
@@ -38,11 +39,11 @@ class Turns {
   Clock::time_point begun_{};
 };
 
-// `trials`: this rank in each of them, in the launch's order; equal on all ranks. One runs all its
-// steps in a row. Several are set up and warmed up one after another; then, round by round in an
-// order that the first one's seed shuffles, each makes its few steps of the round
-// (harness/run/plan/turns.hpp). Collective. Throws what ends the trial whose turn it is,
-// and with it the launch.
+// `trials`: this rank in each of them, in the launch's order; equal on all ranks. A single trial
+// runs all its steps in a row. Several are set up and warmed up one after another. Then, round by
+// round, in an order shuffled by the first one's seed, each runs its few steps of the round
+// (harness/run/plan/turns.hpp). Collective. Throws the error of the trial whose turn it is, which
+// ends the launch, too.
 void RunTrainings(std::span<const Rank> trials, Turns& turns);
 
 }  // namespace sparfuse::harness

@@ -7,7 +7,7 @@
 namespace sparfuse::harness {
 
 // Runs this program once a rank with these arguments, and waits for all of them. If a rank fails
-// the others have some seconds to say so. Returns 0 where all ended well. To be called before there
+// the others have some seconds to say so. Returns 0 if all ended well. To be called before there
 // are threads.
 int StartRanks(int ranks, const std::vector<std::string>& arguments);
 

@@ -19,23 +19,23 @@ namespace sparfuse::harness {
 
 class Planning {
  public:
-  // Measures a profile where the planner needs one, on an instance of the workload of its own, so
-  // that the trial's keeps its state. The references must outlive this object. Collective.
+  // Measures a profile if the planner needs one. It uses an instance of the workload of its own, so
+  // that the trial's workload keeps its state. The references must outlive this object. Collective.
   Planning(const Rank& rank, const Composition& composition, const Topology& topology,
            const GradientLayout& layout, std::span<const std::size_t> ready_order);
 
-  // The plan to begin with: a dense one where dense steps come first. Collective.
+  // The plan to begin with: a dense one if dense steps come first. Collective.
   Plan First();
 
-  // Another plan from `step` on: where the dense steps have ended, and every replan_every steps
-  // after warm-up, then from the medians of rank 0's backward times in the steps since the last
-  // plan. Collective.
+  // A new plan for the steps from `step` on, if there is one. It comes when the dense steps have
+  // ended, and every replan_every steps after warm-up. The latter uses the medians of rank 0's
+  // backward times in the steps since the last plan. Collective.
   std::optional<Plan> At(std::uint64_t step);
 
-  // What happened in a step.
+  // Takes the times of a step.
   void Observe(std::uint64_t step, const Timeline& timeline);
 
-  // Adds "plans", and "profile" where there is one.
+  // Adds "plans", and "profile" if there is one.
   void Describe(Outcome& outcome) const;
 
  private:

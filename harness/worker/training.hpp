@@ -22,9 +22,10 @@
 
 namespace sparfuse::harness {
 
-// Replica, optimizer, engine and residuals are its own: several of them on one rank share its
-// communication thread, its thread pool and its processor, and nothing else that a step changes.
-// All members are collective, and throw what ends a trial.
+// A trial's training on one rank. It has its own replica, optimizer, engine and residuals. Several
+// of them on one rank share the communication thread, the thread pool and the processor, and
+// nothing else that a step changes. All members are collective, and throw the error that ends the
+// trial.
 class Training {
  public:
   // Broadcasts the state, observes the ready order, plans. `rank` must outlive this object.
@@ -36,8 +37,8 @@ class Training {
   // local steps, that is discarded. Round 0: of a trial that takes no turns.
   void Measure(int steps, int round);
 
-  // Compares the replicas, or their anchors, and, on rank 0, leaves outcome.json and the series in
-  // the trial's directory. turn_seconds: what the trial took until now.
+  // Compares the replicas, or their anchors, and, on rank 0, writes outcome.json and the series
+  // into the trial's directory. turn_seconds: the trial's time so far.
   void Finish(double turn_seconds);
 
  private:
@@ -57,7 +58,7 @@ class Training {
 
   void Build();
   void SayThatStepsRun() const;
-  // The next step, and an evaluation where one is due.
+  // Runs the next step, and an evaluation if one is due.
   void Step(StepPlace place);
   void TrainOn(std::uint64_t step);
   void Log(std::uint64_t step, StepPlace place, const StepRecord& record);

@@ -190,7 +190,7 @@ def say_hours(program, experiment, name, file):
 
 
 def published_beside(program, name, paper):
-    """Prints the ends of a paper's curves beside ours. Only SAFusion's Fig. 13 prints such ends."""
+    """Prints the ends of a paper's curves and of ours. Only SAFusion's Fig. 13 prints such ends."""
     ours = {}
     for path in (program.results / "trials" / "accuracy" / name).rglob("trial.json"):
         trial = json.loads(path.read_text())

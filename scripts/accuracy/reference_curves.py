@@ -1,4 +1,4 @@
-"""Sets curves of sparfuse's trials beside those of the same training in plain PyTorch."""
+"""Compares curves of sparfuse's trials with the same training in plain PyTorch."""
 
 import argparse
 import csv
@@ -52,7 +52,7 @@ def parser(description, every):
 
 
 def compare(asked, train):
-    """Shows the curves of train(seed) for each seed beside those of the trials."""
+    """Shows the curves of train(seed) for each seed, and the trials' curves."""
     theirs = of_trials(asked.trials)  # read first, since training takes minutes
     begun = time.process_time()
     show([train(seed) for seed in range(1, asked.seeds + 1)], theirs, asked.out)

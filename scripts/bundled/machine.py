@@ -15,7 +15,7 @@ WORKER = "bin/worker/sparfuse-worker"
 
 
 class MachineError(Exception):
-    """Something is missing here; the message says what was expected."""
+    """Something is missing here; the message says the expected form."""
 
 
 class Torch:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints what scripts/test ran, and exits with 1 if anything failed.
+"""Prints the phases that scripts/test ran, and exits with 1 if anything failed.
 
     scripts/testing/test_summary.py FOLDER
 

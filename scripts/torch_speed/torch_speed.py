@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures training steps with sparfuse.torch beside those of torch's DDP and its hooks.
+"""Measures training steps with sparfuse.torch, and with torch's DDP and its hooks.
 
     scripts/torch_speed/torch_speed.py --model mlp --ranks 2 --gbps 1 [--out FILE.json]
 

@@ -86,7 +86,7 @@ class Disturbed(unittest.TestCase):
         self.experiment.provenance = {**self.experiment.provenance, "systems": places}
         loaded = [(self.experiment, self.styles)]
         text = paper.render(index, loaded, self.folder / "paper.html")
-        self.assertLess(text.index("What was run"), text.index("What was found"))
+        self.assertLess(text.index("Runs"), text.index("Findings"))
         words = self.words(text)
         self.assertIn("1 emulated of 2", words)
         self.assertIn("an EPYC; profile safusion-local (declared)", words)

@@ -125,7 +125,7 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(
             sorted(again["cells"][0][key]["value"] for key in ("first_ratio", "second_ratio")), sorted(ratios))
         self.assertIn("expected one of", self.call("compare", "xyz", heads[0], results="c", code=2))
-        self.assertIn("have a cell of quick in common", self.call("compare", *heads, "--experiment", "quick", results="c", code=2))
+        self.assertIn("have a common cell of quick", self.call("compare", *heads, "--experiment", "quick", results="c", code=2))
 
     def plan(self, results, units):
         """Changes the trials of safusion methods as if their plan had the given units: tensors of each."""
@@ -163,7 +163,7 @@ class BundleTest(unittest.TestCase):
         text = self.call("compare", a, b, "--transport", results="b")
         self.assertIn("measure it on a with `sparfuse profile digits-resnet --batch 32 --threads 1 --ranks 2`", text)
         for wrong, said in ((("--with-plan", "x"), 'no system that is compared has the name "x"'),
-                            (("--profile", "b=x"), "expected --transport or --with-plan"),
+                            (("--profile", "b=x"), "expected with --transport or --with-plan"),
                             (("--transport", "--profile", "b"), "expected SYSTEM=NAME"),
                             (("--transport", "--profile", "b=x"), 'unknown cluster "x"')):
             self.assertIn(said, self.call("compare", a, b, *wrong, results="b", code=2))

@@ -141,7 +141,7 @@ class ImportTest(unittest.TestCase):
         self.assertIn("imported: results of others, compared with nothing", table)
         self.assertIn("± 1.0 % as stated", table)
         self.assertIn('columns not read: "rho"', self.import_table())
-        self.assertIn("3 imported result(s) beside", self.call("status", self.file))
+        self.assertIn("3 imported result(s), which are not compared", self.call("status", self.file))
         self.assertEqual(len(json.loads(self.call("import", "list", "--json"))), 3)
         # A table of this machine shows imported results, too.
         status = json.loads(self.call("status", self.file, "--json"))
@@ -205,7 +205,7 @@ class ImportTest(unittest.TestCase):
         self.assertEqual(mlperf["steps_to_target"]["value"], 8 * 384)
         output = self.import_log("horovod.log", HOROVOD, "horovod-synthetic.toml",
                                  "workload=resnet50-imagenet", "method=dense", "per=system", code=1)
-        self.assertIn('8 times apart: is per = "system" right?', output)
+        self.assertIn('by a factor of 8: is per = "system" right?', output)
 
     def test_what_graces_examples_log_by_iteration(self):
         self.import_log("history.csv", GRACE, "grace-history.toml", "workload=digits-resnet", "method=dense",

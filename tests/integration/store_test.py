@@ -62,8 +62,8 @@ class StoreTest(unittest.TestCase):
         (self.results / "trials" / "t" / "up").symlink_to("..")
         output = self.call("run", self.file)
         self.assertIn("0 ran well, 0 failed, 1 were in the store", output)
-        self.assertEqual(output.count("trials/mylink: not a trial of sparfuse's; left where it is"), 1)
-        self.assertEqual(output.count("trials/notes: not a trial of sparfuse's"), 1)
+        self.assertEqual(output.count("trials/mylink: not a trial of sparfuse; left in place"), 1)
+        self.assertEqual(output.count("trials/notes: not a trial of sparfuse"), 1)
         self.assertTrue(thesis.exists() and notes.exists())
 
     def test_a_linked_experiment_counts_in_every_verb(self):

@@ -91,8 +91,8 @@ const WorkloadDescriptor& FindWorkload(std::string_view name) {
   if (IsTable(name)) {
     if (const WorkloadDescriptor* table = FindTable(name)) return *table;
     SPARFUSE_THROW(kConfig, "workload \"" + std::string(name) +
-                                "\": this verb knows no such table; expected this workload only in "
-                                "the cells of an experiment file");
+                                "\": this verb does not take tables; expected this workload only "
+                                "in the cells of an experiment file");
   }
   std::vector<std::string> known;
   for (const WorkloadDescriptor& workload : Workloads()) {

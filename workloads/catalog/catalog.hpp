@@ -49,14 +49,14 @@ struct WorkloadDescriptor {
   std::size_t evaluation_samples = 0;  // of an evaluation during training; 0: the whole test data
   std::vector<DataFileSpec> data_files;
   std::size_t training_samples = 0;  // of the data files, or made up
-  // Where the papers' data is not here: training samples that it has. Batches are then made up from
-  // the seed, and nothing can be learned from them; 0: the data files' own.
+  // If the papers' data is missing here: the number of its training samples. Batches are then made
+  // up from the seed, and nothing can be learned from them. 0: the number in the data files.
   std::size_t synthetic_samples = 0;
   // It sleeps for recorded times in the place of forward and backward: throughput only, on the
   // host.
   bool sleeps = false;
   std::optional<NaturalSparsity> natural;  // of a gradient that is sparse without selection
-  std::string small;  // a workload of the same family that has real data; empty: this one has
+  std::string small;  // a workload of the same family that has real data; empty: this one does
   // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.
   std::vector<OptionSpec> options;
 
@@ -68,12 +68,12 @@ struct WorkloadDescriptor {
 
 // The overlap of the selections of ranks that train this workload, and their skew: theta, skew and
 // grains, one set for each class of layers. theta is fitted to the union of four ranks' top-k (1 %,
-// tensor by tensor, steps 50 to 150) of a small model of the class; the unions of 2, 8 and 16 ranks
-// are then within 6 % (experiments/zen/densification.toml measures them). skew is fitted to the
+// tensor by tensor, steps 50 to 150) of a small model of the class. With it, the unions of 2, 8 and
+// 16 ranks are within 6 % (experiments/zen/densification.toml measures them). skew is fitted to the
 // fullest of four and of eight regions of a tensor together (such a selection of one rank alone,
-// mean over tensors by elements sent), which are then within 6 % each
+// mean over tensors weighted by sent elements). With it, each of the two is within 6 %
 // (tests/workloads/training/region_share_slow_test.cpp measures them). For an embedding of n-grams
-// they describe the non-zero elements, fitted at four ranks: unions of 16 are then within 10 %. The
+// they describe the non-zero elements, fitted at four ranks; unions of 16 are then within 10 %. The
 // busiest of contiguous ranges has 1.75, 3.35 and 6.53 times the average at 4, 8 and 16 ranks; the
 // model has 1.75, 2.2 and 2.6. A table without a family counts as convolutions.
 OverlapModel OverlapOf(const WorkloadDescriptor& workload);
@@ -85,7 +85,7 @@ std::span<const WorkloadDescriptor> Workloads();
 std::vector<std::string> Families();
 
 // Makes a workload with a table known to FindWorkload by its name, "table:...", for as long as the
-// process runs. A name stands for one content: a second one of the same name changes nothing.
+// process runs. A name has one content: a second workload of the same name changes nothing.
 void KnowTable(WorkloadDescriptor workload);
 // Null for others.
 const WorkloadDescriptor* FindTable(std::string_view name);

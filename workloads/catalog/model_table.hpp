@@ -1,5 +1,5 @@
-// Describes a model by a list of its tensors, which a user's file has, instead of by code that
-// builds it: enough to model its training, and nothing that could train.
+// Describes a model by the list of its tensors in a user's file, instead of by code that builds it.
+// That is enough to model its training, and not enough to train it.
 #pragma once
 
 #include <cstddef>

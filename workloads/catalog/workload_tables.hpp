@@ -14,7 +14,7 @@ std::vector<WorkloadDescriptor> TrainedWorkloads();
 // The papers' models at their size, on data that is made up.
 std::vector<WorkloadDescriptor> PaperWorkloads();
 
-// Models that are not computed.
+// Models whose times were recorded; their computation is not run.
 std::vector<WorkloadDescriptor> RecordedWorkloads();
 
 // The common part of all workloads of a kind: units, metric, and the options with `recipe` as
@@ -26,7 +26,7 @@ WorkloadDescriptor TextWorkload(std::string name, std::string summary, ModelSize
 WorkloadDescriptor QuestionWorkload(std::string name, std::string summary, ModelSize model,
                                     std::size_t window, const Recipe& recipe);
 
-// Of models whose batch normalisation keeps running statistics, since their revision 2.
+// For models whose batch normalisation keeps running statistics, since their revision 2.
 WorkloadDescriptor Normalised(WorkloadDescriptor workload);
 
 }  // namespace sparfuse::workloads

@@ -10,7 +10,7 @@
 
 namespace sparfuse::workloads {
 
-// Where a word piece stands, in bytes [begin, end) of its context and of its normal form.
+// The place of a word piece, in bytes [begin, end) of its context and of its normal form.
 struct TextPiece {
   std::size_t begin = 0, end = 0, normal_begin = 0, normal_end = 0;
 };

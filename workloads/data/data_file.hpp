@@ -52,13 +52,13 @@ struct TextSet {
 };
 
 // The directory that holds the data files: `given` unless empty, else the environment's
-// SPARFUSE_DATA, else results/data of the tree that the program or, if that has none, the current
-// folder lies in, else of the checkout that was built.
+// SPARFUSE_DATA, else results/data of the tree with the program or, if the program is in none, of
+// the tree with the current folder, else of the checkout that was built.
 std::filesystem::path ResolveDataDirectory(const std::filesystem::path& given);
 
-// Throws Error{kData}, which names the file, what was expected, what was found and the command that
-// makes it, unless the file is there with the expected size and its header states the expected
-// checksum. Cost: one stat and one read of 64 bytes; the payload is checked where it is read.
+// Throws Error{kData} naming the file, the expected form, the finding and the command that makes
+// the file, unless it exists with the expected size and its header states the expected checksum.
+// Cost: one stat and one read of 64 bytes; the payload is checked when it is read.
 void CheckDataFile(const std::filesystem::path& data_directory, const DataFileSpec& spec);
 
 // Read a whole file and check everything: size, header, checksum of the payload, and that labels

@@ -20,9 +20,9 @@ struct Image {
   }
 };
 
-// A JPEG (grey or in colour) or a binary PPM of 255 to pixels: by libjpeg-turbo with its defaults,
-// accurate DCT and smooth upsampling, as Pillow decodes. Throws Error{kData} for any other bytes;
-// `what` begins the message.
+// Decodes a JPEG (grey or in colour) or a binary PPM of 255 to pixels: by libjpeg-turbo with its
+// defaults, accurate DCT and smooth upsampling, like Pillow. Throws Error{kData} for any other
+// bytes; `what` begins the message.
 Image DecodeImage(std::span<const std::uint8_t> bytes, std::string_view what);
 
 struct Box {

@@ -96,10 +96,10 @@ PreparedMeta ReadPreparedMeta(const fs::path& folder) {
     SPARFUSE_THROW(
         kData,
         "no prepared data in " + folder.string() + ": " +
-            (unfinished ? "its preparation has not finished; the same `sparfuse data "
-                          "prepare` goes on with it"
-                        : "expected meta.json there; `sparfuse data prepare NAME --from FOLDER` "
-                          "makes it, and `sparfuse data list` lists the prepared data"));
+            (unfinished
+                 ? "its preparation has not finished; the same `sparfuse data prepare` continues it"
+                 : "expected meta.json there; `sparfuse data prepare NAME --from FOLDER` "
+                   "makes it, and `sparfuse data list` lists the prepared data"));
   }
   PreparedMeta meta;
   try {

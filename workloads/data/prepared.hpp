@@ -1,12 +1,12 @@
 // Reads prepared data: a folder that `sparfuse data prepare` made from a data set in one of its
-// foreign forms, mapped into memory. No LibTorch.
+// usual forms, mapped into memory. It does not need LibTorch.
 //
-// Its files: meta.json, {"format": 2, "id", "content", "source"}. `content` says what the folder
-// holds, with size and CRC-32 of every file; `id` is the SHA-256 of its canonical JSON, and hence
-// of the whole data set wherever it came from. Of images SPLIT.records (all records end to end),
-// SPLIT.index (u64 offsets, count + 1), SPLIT.labels (u16) and SPLIT.sums (u32, a record's CRC-32);
-// of texts SPLIT.tokens (u16 or u32); of questions records, index and sums as of images, and
-// test.json, what scoring needs (harness/data/sparfuse_data/squad.py). Little-endian.
+// The first file is meta.json, {"format": 2, "id", "content", "source"}. `content` describes the
+// folder, with size and CRC-32 of every file. `id` is the SHA-256 of its canonical JSON, and so
+// identifies the whole data set, from any source. Images have SPLIT.records (all records end to
+// end), SPLIT.index (u64 offsets, count + 1), SPLIT.labels (u16) and SPLIT.sums (u32, a record's
+// CRC-32). Texts have SPLIT.tokens (u16 or u32). Questions have records, index and sums like
+// images, and test.json, the input of scoring (harness/data/sparfuse_data/squad.py). Little-endian.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ inline constexpr int kPreparedFormat = 2;
 std::filesystem::path PreparedFolder(const std::filesystem::path& data_directory,
                                      std::string_view name);
 
-// A file mapped for reading, as large as it was then.
+// A file mapped for reading, with its size at that time.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -37,7 +37,7 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::uint8_t> bytes() const noexcept { return bytes_; }
-  // Throws Error{kData} where the file has another size now: reading past its end would end the
+  // Throws Error{kData} if the file has another size now: reading past its end would end the
   // process.
   void CheckSize() const;
 

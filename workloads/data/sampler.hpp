@@ -11,11 +11,11 @@ namespace sparfuse::workloads {
 // The `index`-th 64 random bits of the stream `key` (SplitMix64): equal on every machine.
 std::uint64_t RandomBits(std::uint64_t key, std::uint64_t index);
 
-// Deals a data set to ranks: each epoch is a permutation from the seed, equal on all ranks. Step s
-// of an epoch takes the next world * accumulation * batch samples of it; rank r takes the r-th
-// world-th of these, micro-step m the m-th batch of that. So the ranks' samples are disjoint, all
-// ranks have equally many steps. The remainder of an epoch is dropped, or with `wrap` makes a
-// smaller last step: the epoch's first samples join it until it divides among ranks and
+// Deals a data set to ranks. Each epoch is a permutation from the seed, equal on all ranks. Step s
+// of an epoch takes its next world * accumulation * batch samples. Rank r takes the r-th of `world`
+// parts of these, and micro-step m the m-th batch of that part. So the ranks' samples are disjoint,
+// and all ranks have equally many steps. The remainder of an epoch is dropped, or with `wrap` makes
+// a smaller last step: the epoch's first samples join it until it divides among ranks and
 // micro-steps.
 //
 // With `columns`, samples are the windows of that many columns of a text: number w * columns + c is
@@ -51,7 +51,7 @@ class Sampler {
   std::uint64_t steps_per_epoch_ = 0;
   std::uint64_t permuted_epoch_;
   std::vector<std::uint32_t> permutation_;  // of samples, or of columns
-  std::vector<std::uint32_t> windows_;      // of a step, where there are columns
+  std::vector<std::uint32_t> windows_;      // of a step, if there are columns
 };
 
 }  // namespace sparfuse::workloads

@@ -34,8 +34,8 @@ struct RunningStatistics {
 // order. Positions count how often one sample's forward pass applies the weight.
 class ModelDescription {
  public:
-  // One operation with these parameters, registered in this order. `ready` lists them in the order
-  // in which its backward delivers their gradients; empty: in order. Returns the operation.
+  // Adds one operation with these parameters, registered in this order. `ready` lists them in the
+  // order in which its backward delivers their gradients; empty: in order. Returns the operation.
   std::size_t Operation(std::vector<ParameterDescription> parameters,
                         const std::vector<std::size_t>& ready = {});
 
@@ -44,7 +44,8 @@ class ModelDescription {
                           std::int64_t kernel, std::int64_t positions, bool bias = false);
   // A normalisation's weight and bias, [width] each.
   void Norm(const std::string& name, std::int64_t width);
-  // The same, by statistics of the batch, whose running mean and variance are kept beside.
+  // As above, with the statistics of the batch; their running mean and variance are kept as
+  // buffers.
   void BatchNorm(const std::string& name, std::int64_t width);
   // weight [out, in] and bias [out], whose gradient comes first.
   void Linear(const std::string& name, std::int64_t out, std::int64_t in, std::int64_t positions,

@@ -14,10 +14,10 @@ struct LayerTensor {
   std::string name;  // as in the model, e.g. "layer1.0.conv1.weight"
   std::vector<std::int64_t> shape;
   std::size_t numel = 0;
-  // Multiply-accumulates of one sample's forward pass in which it takes part, counted for kernels
-  // and matrices only: norms, biases and look-ups have none. Attention's products of activations
-  // are counted with the weights that make these: queries times keys half and half, the mixing of
-  // values with the values' (all with the one weight where the three are one).
+  // Multiply-accumulates of the parameter in one sample's forward pass, counted for kernels and
+  // matrices only: norms, biases and look-ups have none. Attention's products of activations are
+  // counted with the weights that make these activations: queries times keys half and half, the
+  // mixing of values with the values' weight (all with the one weight if the three are one).
   double macs = 0;
 };
 

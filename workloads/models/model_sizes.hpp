@@ -1,8 +1,8 @@
-// Declares the sizes in which each family of models is built, here and at the papers' scale. No
-// LibTorch.
+// Declares the sizes in which each family of models is built, here and at the papers' scale. It
+// does not need LibTorch.
 //
-// A family is a struct of this file, listed in ModelSize, with its name and two functions:
-// Describe, in FAMILY_layers.cpp, says which parameters it has (description.hpp); Build, in
+// A family is a struct of this file, listed in ModelSize, with its name and two functions.
+// Describe, in FAMILY_layers.cpp, declares its parameters (description.hpp). Build, in
 // FAMILY_forward.cpp, makes its forward pass over them (forward_pass.hpp).
 #pragma once
 
@@ -160,7 +160,7 @@ inline std::string_view FamilyOf(const ModelSize& size) {
   return std::visit([](const auto& family) { return family.kFamily; }, size);
 }
 
-// The model with as many classes, or as large a vocabulary, as the data has.
+// The model with the number of classes, or the size of the vocabulary, of the data.
 ModelSize ModelForData(ModelSize size, const PreparedMeta& data);
 
 }  // namespace sparfuse::workloads

@@ -13,8 +13,8 @@
 
 namespace sparfuse::workloads {
 
-// How a workload is trained; read from a workload's options of the same names, whose meaning
-// RecipeOptions says.
+// The training of a workload, read from its options of the same names. RecipeOptions gives their
+// meaning.
 struct Recipe {
   std::string optimizer;
   double learning_rate = 0;
@@ -57,19 +57,18 @@ struct Course {
   int workers = 1;
 };
 
-// The steps that a recipe's epochs take, to the next whole one; 0 where it has none.
+// The steps that a recipe's epochs take, to the next whole one; 0 if it has none.
 std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch);
 
-// The arrays, each as long as the parameters, that the optimizer keeps from update to update and
-// uses: 2 of those of adam and muon, 1 of sgd with momentum, none of the others. Of a recipe's
-// options.
+// The number of arrays, each of the parameters' size, that the optimizer keeps between updates and
+// uses: 2 for adam and muon, 1 for sgd with momentum, 0 for the others. From a recipe's options.
 std::size_t MomentsUsed(std::string_view optimizer, double momentum);
 
-// The learning rate at `step` (0-based), without what a plateau takes off.
+// The learning rate at `step` (0-based), without the factor of a plateau.
 double LearningRate(const Recipe& recipe, std::uint64_t step, const Course& course);
 
-// The factor of schedule "plateau": multiplied by decay_factor whenever the loss has not fallen by
-// a ten-thousandth below its least for more than `patience` evaluations in a row, as PyTorch's
+// The factor of schedule "plateau". It is multiplied by decay_factor when the loss has not fallen
+// by a ten-thousandth below its least for more than `patience` evaluations in a row, as PyTorch's
 // ReduceLROnPlateau counts.
 class Plateau {
  public:
@@ -105,7 +104,7 @@ class Optimizer {
     float factor = 1;      // of the gradient
     bool decays = true;    // takes part in weight decay
     std::size_t rows = 0;  // of a matrix, row-major, for muon; 0: a parameter of other dimensions
-    // The update before which its state was zero: adam's corrections count updates from it.
+    // The update before which its state was zero; adam's corrections count updates from it.
     std::uint64_t since = 0;
   };
 
@@ -125,7 +124,7 @@ class Optimizer {
   // Each [numel]: the momentum; for adam the first and the second moment, of which muon has the
   // first alone of a matrix; for sign nothing.
   std::vector<DeviceSpan<float>> DeviceState();
-  std::vector<std::span<float>> State();  // where it is on the host
+  std::vector<std::span<float>> State();  // if it is on the host
 
  private:
   template <class Rule>

@@ -34,8 +34,8 @@ struct SignRule {
   }
 };
 
-// Adam with decoupled weight decay; corrections for the first steps, where there are any, are in
-// `rate` and `root`.
+// Adam with decoupled weight decay. `rate` and `root` include the corrections of the first steps,
+// if there are any.
 struct AdamRule {
   float beta1 = 0;
   float beta2 = 0;

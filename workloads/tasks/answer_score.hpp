@@ -8,12 +8,12 @@
 
 namespace sparfuse::workloads {
 
-// Stands in a normal form before a character that is no part of a word and yet stays.
+// In a normal form, precedes a character that stays although it is no part of a word.
 inline constexpr char kNoWord = '\x01';
 
-// The words of a part of a text that count, in normal form: lower case, without ASCII punctuation,
-// each white space a blank, kNoWord before other characters that are no letter, digit or underscore
-// (harness/data/sparfuse_data/scoring.py makes it).
+// The words of a part of a text that count. `normal` is its normal form: lower case, without ASCII
+// punctuation, each white space a blank, kNoWord before other characters that are no letter, digit
+// or underscore (harness/data/sparfuse_data/scoring.py makes it).
 std::vector<std::string> WordsThatCount(std::string_view normal);
 
 struct AnswerScore {

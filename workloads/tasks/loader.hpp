@@ -1,4 +1,5 @@
-// Makes batches beside the training: while a step runs, a thread makes the next one's batch.
+// Makes batches in parallel with the training: while a step runs, a thread makes the next one's
+// batch.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ class Loader {
   // `make` is called on one thread at a time, this one's or the loader's.
   Loader(Make make, int micro_steps);
 
-  // The batch of a step, and begins the one that follows. Batches asked for out of order are made
-  // here and now. Exceptions of `make` are thrown here.
+  // Returns the batch of a step, and begins the next. A batch out of order is made here and now.
+  // Exceptions of `make` are thrown here.
   LoadedBatch Take(std::uint64_t step, int micro_step);
 
   // For how long Take has waited since the last call, in seconds.

@@ -62,7 +62,7 @@ struct TextSource {
   TokenStream train, test;
   std::size_t vocabulary_size = 0;
   std::size_t window = kTextWindow;
-  bool to_the_end = false;  // a whole evaluation has a last window that is not full
+  bool to_the_end = false;  // a whole evaluation includes a last, shorter window
   std::size_t one_of = 1;   // evaluated is one window of so many, at random
   // In so many columns the training text is read from its beginning in each epoch, the state of
   // recurrent layers going on; 0: in windows at random, each from zero.
@@ -70,11 +70,11 @@ struct TextSource {
 };
 TextSource SourceOf(TextSet text);
 
-// Next-token prediction in windows of tokens that do not overlap; where the first begins varies by
-// epoch. Perplexity is exp(sum of losses / tokens), whatever the batch.
+// Next-token prediction in windows of tokens that do not overlap. The begin of the first varies by
+// epoch. Perplexity is exp(sum of losses / tokens), for any batch.
 std::unique_ptr<Task> MakeTextTask(TextSource text, ForwardPass logits);
 
-// Questions about the text, in words, whose answers are in it. `size` gives the model's window and
+// Questions about the text, in words, with answers in the text. `size` gives the model's window and
 // vocabulary. A tenth of the words are not among the 1,021 most frequent and look alike.
 std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size,
                                        ForwardPass logits);
@@ -84,7 +84,7 @@ std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size
 std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,
                                         ForwardPass logits);
 
-// The needs of tasks on prepared data, beside the data.
+// The needs of tasks on prepared data, except the data.
 struct PreparedTaskConfig {
   Recipe recipe;
   std::size_t batch = 0;  // of a rank, which metric_form "as-shipped" divides the test set into

@@ -25,15 +25,14 @@ struct DroppedFrom {
 class Dropout {
  public:
   Dropout() = default;  // evaluation: drops nothing
-  // ahead: the draws that will be asked for, in order, as asked() of an earlier pass lists them; or
-  // nothing.
+  // ahead: the coming draws, in order, as asked() of an earlier pass lists them; or nothing.
   Dropout(std::uint64_t seed, at::Device device, std::vector<DroppedFrom> ahead = {});
 
   // x is on the device. Of the type of x; elements are scaled in float32.
   at::Tensor operator()(const at::Tensor& x, double probability);
 
-  // The same of tensors whose elements number many times a layer's, as attention's weights: bits
-  // are the hash of an element's position, made on the device.
+  // As above, for tensors with many times a layer's elements, like attention's weights: bits are
+  // the hash of an element's position, made on the device.
   at::Tensor OfMany(const at::Tensor& x, double probability);
 
   // False in an evaluation.
@@ -54,8 +53,8 @@ class Dropout {
   std::size_t used_ = 0;  // of ahead_
 
  public:
-  // The states with which recurrent layers begin, and which they leave: [hidden state, cell state]
-  // a layer. null: they begin from zero. This object does not own it.
+  // The initial states of recurrent layers, and their final states after the pass: [hidden state,
+  // cell state] a layer. null: they begin from zero. This object does not own it.
   std::vector<std::array<at::Tensor, 2>>* state = nullptr;
 };
 

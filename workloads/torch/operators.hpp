@@ -37,8 +37,8 @@ struct BatchNorm : Affine {
   BatchNorm(const ParameterSet& parameters, const std::string& name)
       : Affine(parameters, name), running(parameters.RunningOf(name)) {}
 
-  // Training: by the statistics of the batch, a tenth of which goes into the running ones; else by
-  // the running ones. As in PyTorch, the running variance is the unbiased one.
+  // In training it uses the statistics of the batch, and a tenth of them goes into the running
+  // ones; else it uses the running ones. As in PyTorch, the running variance is the unbiased one.
   at::Tensor operator()(const at::Tensor& x, const Dropout& dropout) const {
     return at::batch_norm(x, weight, bias, running.mean, running.variance, dropout.training(),
                           /*momentum=*/0.1, /*eps=*/1e-5, /*cudnn_enabled=*/true);
@@ -56,7 +56,7 @@ struct Attention {
 };
 
 // Queries, keys and values, [batch, heads, window, width of a head] each, to [batch, window,
-// width]. Where weights are dropped LibTorch's fused kernels are not used.
+// width]. If weights are dropped, LibTorch's fused kernels are not used.
 inline at::Tensor Mix(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                       const Attention& attention, Dropout& dropout) {
   at::Tensor mixed;

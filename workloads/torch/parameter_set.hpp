@@ -17,9 +17,9 @@ namespace sparfuse::workloads {
 
 class ParameterSet {
  public:
-  // All parameters of `model` in registration order, views of one array that start at multiples of
-  // 64 bytes and require gradients. Initial values come from `seed` alone, in that order, drawn on
-  // the host and copied to the device.
+  // All parameters of `model` in registration order. They are views of one array, start at
+  // multiples of 64 bytes and require gradients. Initial values come from `seed` alone, in that
+  // order, drawn on the host and copied to the device.
   ParameterSet(const ModelDescription& model, std::uint64_t seed, at::Device device);
 
   const std::vector<ParameterInfo>& infos() const noexcept { return infos_; }
@@ -39,7 +39,7 @@ class ParameterSet {
     at::Tensor mean, variance;
   };
   Running RunningOf(std::string_view batch_norm) const;
-  // All of them, one after the other; empty where the model has none.
+  // All of them, one after the other; empty if the model has none.
   const at::Tensor& statistics() const noexcept { return statistics_; }
 
  private:

@@ -12,17 +12,17 @@
 
 namespace sparfuse::workloads {
 
-// LibTorch's name of the device. Throws Error{kUnsupported} saying why where this process cannot
-// use it, or where it lacks the precision; Error{kConfig} for TF32 on the host.
+// LibTorch's name of the device. Throws Error{kUnsupported} saying why if this process cannot
+// use it, or if it lacks the precision; Error{kConfig} for TF32 on the host.
 at::Device PlaceOf(const Stream& stream, Precision precision);
 
 // Settings of this process, for every workload in it; on the host they are LibTorch's defaults.
 // LibTorch prints each warning once on the calling thread.
 //
-// On CUDA fp32 means IEEE products: cuDNN would otherwise use TF32. `deterministic` takes the
-// kernels without atomic additions, for convolutions, attention and other operations with several
-// kernels; otherwise cuDNN tries its convolutions on each new shape and keeps the fastest, which
-// may differ from run to run.
+// On CUDA fp32 means IEEE products: cuDNN would otherwise use TF32. `deterministic` takes kernels
+// without atomic additions for convolutions, attention and other operations with several kernels.
+// Otherwise cuDNN tries its convolutions on each new shape and keeps the fastest, which may differ
+// from run to run.
 void SetNumerics(at::DeviceType device, Precision precision, bool deterministic);
 
 // A copy on the device, or the same tensor if it is there already. From host memory it goes through

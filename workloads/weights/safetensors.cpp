@@ -43,7 +43,7 @@ json ParseHeader(std::string_view text, std::string& problem) {
     return problem.empty();
   };
   json header = json::parse(text, watch, /*allow_exceptions=*/false);
-  if (problem.empty() && !header.is_object()) problem = "its header is no JSON object";
+  if (problem.empty() && !header.is_object()) problem = "its header is not a JSON object";
   return header;
 }
 
@@ -59,7 +59,7 @@ std::string ReadTensor(const std::string& name, const json& said,
   tensor.name = name;
   tensor.type = said["dtype"].get<std::string>();
   const auto width = TypeBytes().find(tensor.type);
-  if (width == TypeBytes().end()) return "\"" + name + "\" is of an unknown type " + tensor.type;
+  if (width == TypeBytes().end()) return "\"" + name + "\" has the unknown type " + tensor.type;
   std::uint64_t bytes = width->second;
   for (const json& each : said["shape"]) {
     const auto extent = each.get<std::uint64_t>();
@@ -189,7 +189,7 @@ std::uint64_t SizeOfFile(const fs::path& file) {
 SafeTensors::SafeTensors(const fs::path& file) : file_(file, SizeOfFile(file)) {
   const std::string problem = ReadSafeTensors(file_.bytes(), tensors_);
   if (!problem.empty())
-    SPARFUSE_THROW(kData, file.string() + ": is no safetensors file: " + problem);
+    SPARFUSE_THROW(kData, file.string() + ": is not a safetensors file: " + problem);
 }
 
 std::string SafeTensors::Sha256() const {

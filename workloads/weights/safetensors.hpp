@@ -26,15 +26,15 @@ struct StoredTensor {
   std::size_t numel() const;
 };
 
-// As float32, F16 and BF16 widened. Throws Error{kData} for other types, and for a value that is
-// not finite.
+// The values as float32; F16 and BF16 are widened. Throws Error{kData} for other types, and for a
+// value that is not finite.
 std::vector<float> ValuesOf(const StoredTensor& tensor);
 
 class SafeTensors {
  public:
-  // Throws Error{kData} naming the file unless it is well formed: a length of the header that fits,
-  // JSON in it without a name twice, tensors of a known type whose bytes tile the rest of the file
-  // exactly. Cost: a read of the header.
+  // Throws Error{kData} naming the file unless it is well formed: the length of the header fits,
+  // the header is JSON without duplicate names, and the tensors have known types and tile the rest
+  // of the file exactly. Cost: a read of the header.
   explicit SafeTensors(const std::filesystem::path& file);
 
   const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }

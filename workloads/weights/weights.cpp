@@ -185,7 +185,7 @@ void WeightMap::Require(std::string_view file) const {
   AddNames(problems, "of another size:", unfit);
   AddNames(problems, "unknown:", unknown);
   if (problems.empty()) return;
-  SPARFUSE_THROW(kData, std::string(file) + ": is no file of this model: " + problems +
+  SPARFUSE_THROW(kData, std::string(file) + ": is not a file of this model: " + problems +
                             "; `sparfuse weights check WORKLOAD FILE` lists all of it");
 }
 

@@ -46,8 +46,8 @@ class Quantizer {
   //
   //   out   EncodedBytes(n), 4-byte aligned, overwritten whole.
   //
-  // Determinism: equal inputs, seed, tensor, step and rank give equal bytes and residuals, whatever
-  //              the pool's size and the instruction set.
+  // Determinism: equal inputs, seed, tensor, step and rank give equal bytes and residuals, for
+  //              every size of the pool and every instruction set.
   // Errors:      Error{kNumeric} naming the tensor if x has a NaN or an infinity (out and the
   //              residual are then unspecified); Error{kConfig} if n == 0 or the sizes do not
   //              match.
@@ -94,9 +94,9 @@ class Quantizer {
   virtual bool WorksOnDevice() const noexcept { return false; }
 };
 
-// out[i] = scale * sum over payloads of their element i; values are added in the order given, so
-// that equal payloads give equal bits on every rank, whatever the pool's size. Throws Error{kComm}
-// naming the payload that is corrupt.
+// out[i] = scale * sum over payloads of their element i. Values are added in the given order, so
+// that equal payloads give equal bits on every rank, for every size of the pool. Throws
+// Error{kComm} naming the payload that is corrupt.
 void AccumulateQuantized(const Quantizer& quantizer,
                          std::span<const std::span<const std::byte>> payloads, float scale,
                          std::span<float> out, ThreadPool& pool);

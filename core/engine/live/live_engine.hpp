@@ -107,8 +107,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void SaveState(EngineState& to);
   void LoadState(const EngineState& from);
   // Makes the next step one that Undo takes back after its EndStep: residuals, velocities and the
-  // collectives' memory are then as they were, bit for bit. Where a sparsifier writes the new
-  // residual beside the old one, this costs no copy.
+  // collectives' memory are then as before, bit for bit. If a sparsifier writes the new residual to
+  // memory of its own, this costs no copy.
   void BeginUndoable();
   void Undo();
   // The following steps use this plan; residuals stay where they are.
@@ -139,9 +139,9 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // OuterState has no elements if the outer rule has no state.
   std::span<const float> Anchor(Range range) { return anchors().anchor(range); }
   std::span<const float> OuterState(Range range) { return anchors().outer_state(range); }
-  // Bytes beside the workload: the anchor, the state of the outer rule, and the values of the
-  // largest fragment, since one is sent at a time, with the inner state of its parameters if that
-  // is averaged.
+  // Bytes of the method, without the workload's: the anchor, the state of the outer rule, and the
+  // values of the largest fragment, because one is sent at a time. If the inner state of its
+  // parameters is averaged, it counts, too.
   std::size_t method_memory_bytes() const;
 
   // --- Over the life of the engine.

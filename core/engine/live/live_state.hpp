@@ -70,8 +70,8 @@ struct LiveConfig {
 // under way, so that fragments share the memory.
 class FlatPlaces {
  public:
-  // layout: outlives it. arrays: of an inner optimizer's state that are sent beside the fragment,
-  // in memory of their own.
+  // layout: outlives it. arrays: of an inner optimizer's state that are sent with the fragment, in
+  // memory of their own.
   FlatPlaces(const GradientLayout& layout, const Plan& plan, bool by_fragment,
              std::size_t arrays = 0);
 
@@ -102,10 +102,10 @@ struct LiveStep {
   void Begin(std::uint64_t step, bool verified);
   double Now() const { return At(Clock::now()); }  // seconds since Begin
   double At(Clock::time_point time) const;
-  // Where the average of a tensor goes in this step, on the host.
+  // The memory for the average of a tensor in this step, on the host.
   std::span<float> AverageOf(std::size_t tensor) const;
-  // True for a range within one tensor that has not been packed: selection reads the gradient where
-  // it lies. For other ranges, selection reads `flat`.
+  // True for a range within one tensor that has not been packed: selection reads the gradient in
+  // place. For other ranges, selection reads `flat`.
   bool ReadsGradient(Range range) const;
 
   float* FlatOf(Range range, std::size_t array = 0) const {

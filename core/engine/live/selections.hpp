@@ -35,7 +35,7 @@ class Selections {
   // How many elements of a range are to be selected. A range that is a whole tensor counts with the
   // tensor's shape.
   std::size_t Kept(Range range, double density) const;
-  // Room for the part that a member gives of a shared range, whichever part that is.
+  // Room for any part that a member gives of a shared range.
   std::size_t Capacity(const SharedRange& shared) const;
   // Call between steps when the plan changes: drops the state of fused ranges, which does not fit
   // other ranges.
@@ -57,7 +57,7 @@ class Selections {
   void Undo();
 
  private:
-  // Whether the new residual may be written beside the old one.
+  // Whether the new residual may be written to memory of its own.
   bool WritesApart(const Selection& selection) const;
   void PrepareSlot(Selection& selection);
   std::size_t Kept(std::size_t n, std::span<const std::int64_t> shape, double density) const;

@@ -120,7 +120,7 @@ class ModelCluster {
   // Sets the rounds if equal payloads alone determine them and nothing is counted; else false.
   bool SetEvenRounds(Meeting& meeting, const Topology& topology) const;
   void SetRounds(Meeting& meeting, const Topology& topology) const;
-  // The elements that the host moves, or as many as have the bytes of the payloads it moves.
+  // The elements that the host moves. For payloads, the number of elements with their bytes.
   double StagedElements(const Meeting& meeting) const;
   CostModel::Phases PhasesOf(const Meeting& meeting) const;
   void OnLinkBetween(Meeting& meeting);

@@ -79,7 +79,8 @@ std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t fi
 // later ones. With LocalSteps::when_idle windows differ by the exchanges that end in them.
 std::vector<ModelStep> SimulateWindow(const ModelConfig& config, int traced_ranks);
 
-// Bytes that a rank keeps for the method beside the workload, as LiveEngine::method_memory_bytes.
+// Bytes that a rank keeps for the method, without the workload's, as
+// LiveEngine::method_memory_bytes.
 std::size_t MethodMemoryBytes(const ModelConfig& config);
 
 }  // namespace sparfuse

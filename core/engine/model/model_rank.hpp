@@ -43,8 +43,8 @@ class ModelRank final : public StepScheduler {
   bool SelectsFromSeveral(const Op& exchange) const;
   // For parts with owners: whether each member owns one, and all have the same size.
   bool IsOwnedAlike(const Op& to_owners) const;
-  // For a range of which members give parts: whether this rank gives as much as each member would
-  // of even parts.
+  // For a range of which members give parts: whether this rank's part is as large as each part of
+  // an even division.
   bool GivesAnEvenPart(const Op& shared) const;
   // The exchange that this rank waits for is over; `traffic` is this rank's share of the traffic.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
@@ -147,7 +147,7 @@ class ModelRank final : public StepScheduler {
   void PieceDone();
   void ComputeBackwardAtOnce();
   // Waits for the broadcast of buffers. All ranks begin a step at once, so none waits for rank 0.
-  // With local steps there is none: ranks train apart.
+  // With local steps there is no broadcast, because ranks train alone.
   void AwaitBuffers();
   void RunProgram();
 

@@ -1,7 +1,7 @@
 // Holds the state of adtopk-threshold for a tensor on a device, and the kernels that decide by it.
 //
-// Beside the launches of device_scan.hpp a threshold phase has four small ones: three of one
-// thread, and one that reads the k sent values from L2.
+// In addition to the launches of device_scan.hpp a threshold phase has four small ones: three of
+// one thread, and one that reads the k sent values from L2.
 #pragma once
 
 #include <algorithm>

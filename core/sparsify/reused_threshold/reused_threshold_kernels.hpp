@@ -1,7 +1,7 @@
 // Decides on a device whether a threshold is reused (reused_threshold.hpp describes the method).
 //
-// Cost between estimates, beside the pass: ReuseGuard, one block; and the launches of the inner
-// sparsifier and LearnReused, which do nothing as a rule and take some 1.5 us each.
+// Cost between estimates, in addition to the pass: ReuseGuard, one block; and the launches of the
+// inner sparsifier and LearnReused, which do nothing as a rule and take some 1.5 us each.
 #pragma once
 
 #include <cstdint>

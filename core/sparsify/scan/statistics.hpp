@@ -2,8 +2,8 @@
 // thresholds. Computes moments and threshold keys from these statistics, alike on the host and on
 // devices. Selects all elements that reach a threshold.
 //
-// Sums are the same, bit for bit, whatever the instruction set and the size of the pool, and within
-// 1e-6 relative of a sum in double precision (`sum`: relative to the sum of magnitudes).
+// Sums are the same, bit for bit, for every instruction set and size of the pool, and within 1e-6
+// relative of a sum in double precision (`sum`: relative to the sum of magnitudes).
 #pragma once
 
 #include <bit>
@@ -27,7 +27,7 @@ struct Tail {
 inline constexpr std::size_t kMaxTails = 8;
 
 struct Statistics {
-  // Set by the caller: the measures beside the moments. Of a tail the caller sets the key.
+  // Set by the caller: the measures in addition to the moments. Of a tail the caller sets the key.
   std::size_t tail_count = 0;
   Tail tails[kMaxTails];
   bool tail_squares = false;
@@ -40,7 +40,8 @@ struct Statistics {
   double sum_abs = 0;
   double sum_squares = 0;
   std::uint32_t max_key = 0;
-  // With `logs`: sum of log|x| over the elements that are not zero nor denormal, and their number.
+  // With `logs`: sum of log|x| over the elements that are neither zero nor denormal, and their
+  // number.
   double sum_log = 0;
   std::size_t log_count = 0;
 
@@ -83,7 +84,7 @@ SPARFUSE_HOST_DEVICE std::uint32_t KeyAbove(double threshold) {
 }
 
 // Measures x in one pass, which adds the residual if that is pending. `statistics` names the
-// measures beside the moments; its sums must be zero. Invalidates candidates. Throws
+// measures in addition to the moments; its sums must be zero. Invalidates candidates. Throws
 // Error{kNumeric}.
 Statistics Measure(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                    Statistics statistics = {});

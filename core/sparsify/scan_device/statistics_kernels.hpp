@@ -28,13 +28,13 @@ struct TailKeys {
   std::uint32_t keys[kMaxTails] = {};
 };
 
-// The measures beside the moments, as in Statistics.
+// The measures in addition to the moments, as in Statistics.
 struct Wanted {
   bool tail_squares = false;
   bool logs = false;
 };
 
-// The sums of one thread. kAll: logarithms and tails beside the moments.
+// The sums of one thread. kAll: logarithms and tails in addition to the moments.
 template <bool kAll>
 class ThreadSums {
  public:

@@ -57,7 +57,7 @@ struct SidcoPlan {
   SPARFUSE_HOST_DEVICE double Density(int stage) const { return first * std::pow(factor, stage); }
 };
 
-// The memory for one tensor, beside its bound.
+// The memory for one tensor, in addition to its bound.
 struct SidcoMemory {
   int stages = 1;
   int steps = 0;        // since the stages adapted
@@ -101,7 +101,7 @@ SPARFUSE_HOST_DEVICE double FirstThreshold(Fit fit, const Statistics& all, doubl
   if (fit == Fit::kPareto) {
     return ParetoQuantile(mean, SampleVariance(all.n, all.sum_abs, all.sum_squares), ratio);
   }
-  // Zeros count as the smallest step of a double beside the norm, as in the published code.
+  // Zeros count as the smallest step of a double relative to the norm, as in the published code.
   const double zero = std::numeric_limits<double>::epsilon() * std::sqrt(all.sum_squares);
   const auto zeros = static_cast<double>(all.n - all.log_count);
   const double logs = all.sum_log + (zeros > 0 ? zeros * std::log(zero) : 0.0);

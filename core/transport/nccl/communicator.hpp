@@ -1,4 +1,4 @@
-// Declares the communicator behind nccl.hpp, and the notices that its ranks send beside NCCL,
+// Declares the communicator behind nccl.hpp, and the notices that its ranks send outside of NCCL,
 // through host memory. Only its own sources include this header.
 //
 //   nccl.cpp           sets it up

@@ -18,8 +18,8 @@ namespace sparfuse {
 struct TcpSignals {
   // Ends the wait for the other ranks within a second; they then take this rank for lost.
   std::stop_token stop = {};
-  // Whether this rank ends because of a failure. Others then fail with the rank that is to blame:
-  // one that this rank lost, else this rank. Null: it does not.
+  // Whether this rank ends because of a failure. Others then fail and name the rank at fault: one
+  // that this rank lost, else this rank. Null: it does not end.
   std::shared_ptr<const std::atomic<bool>> failed = {};
 };
 

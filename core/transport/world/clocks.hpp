@@ -25,7 +25,7 @@ struct ClockReading {
 };
 
 // Sets `reading` to the best of `rounds` exchanges with rank 0. `ranks`: the participating ranks
-// beside rank 0, in an order that is equal on all of them and on rank 0. Collective over these;
+// except rank 0, in an order that is equal on all of them and on rank 0. Collective over these;
 // other ranks need not call. Moves 8 bytes per message with `tag`. Cost: 2 * rounds * ranks.size()
 // messages in a row.
 Task CompareClocks(Communicator& world, std::span<const int> ranks, int rounds, int tag,

@@ -37,9 +37,10 @@ std::vector<TrialRow> TrialsOf(Program& program, std::vector<TrialRow> rows,
       std::set<std::string> known;
       for (const TrialRow& row : rows) known.insert(row.experiment);
       const std::vector<std::string> list(known.begin(), known.end());
-      SPARFUSE_THROW(
-          kConfig, fmt::format("no trial of \"{}\" in {}{}", id, program.store().results().string(),
-                               list.empty() ? ", which has none" : Suggestion(id, list)));
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("no trial of experiment \"{}\" in {}{}", id,
+                                 program.store().results().string(),
+                                 list.empty() ? ", which has no trials" : Suggestion(id, list)));
     }
     ids.insert(id);
   }

@@ -147,7 +147,7 @@ std::string WithCurves(const ProfileFolders& profiles, const fs::path& file,
 
 Table RateTable(const ImportedLinks& links) {
   Table table;
-  table.title = "Measured rates beside declared rates";
+  table.title = "Measured and declared rates";
   table.columns = {"log", "of", "largest", "delivered", "nominal", "share", "declared"};
   for (const DeliveredRate& rate : links.rates) {
     table.rows.push_back({Visible(rate.log->file), rate.log->program,

@@ -53,14 +53,15 @@ void AddLaunch(CLI::App* verb, LaunchOptions& launch) {
           "a hostfile of mpirun (lines \"NAME slots=N\"): the hosts that ranks are started on, "
           "which share the results folder and the program, or get both by --ship")
       ->check(NotEmpty("a file"));
-  verb->add_flag("--ship", launch.ship,
-                 "hosts share no folder with this one: the worker, its libraries and data are sent "
-                 "there, and the files that ranks write come back");
+  verb->add_flag(
+      "--ship", launch.ship,
+      "for hosts that share no folder with this one: send them the worker, its libraries "
+      "and data, and take back the files of the ranks");
   verb->add_option("--interface", launch.interface,
-                   "the network interface that ranks talk over, on all hosts")
+                   "the network interface of the ranks, on all hosts")
       ->check(NotEmpty("an interface"));
   verb->add_flag("--oversubscribe", launch.oversubscribe,
-                 "over several hosts: a host's ranks may have more threads than it has cores");
+                 "on several hosts, allow more threads of ranks on a host than it has cores");
 }
 
 void AddTraceOptions(CLI::App* verb, TraceOptions& options) {
@@ -76,12 +77,12 @@ void AddTraceOptions(CLI::App* verb, TraceOptions& options) {
 void AddTraceImport(CLI::App* verb, TraceImport& trace) {
   AddTraceOptions(verb, trace.options);
   verb->add_option("--step-ms", trace.step_ms,
-                   "time of the same step without the profiler, in milliseconds: takes the "
-                   "profiler's own cost off")
+                   "time of the same step without the profiler, in milliseconds, to subtract the "
+                   "profiler's own cost")
       ->check(CLI::Range(1e-6, 1e9));
   verb->add_option(
       "--alone", trace.alone,
-      "a trace of the same step on one rank: tells how far exchanges slow computation");
+      "a trace of the same step on one rank: shows how much exchanges slow computation");
   verb->add_option("--torch", trace.torch, "the version of PyTorch, which no trace states");
   verb->add_flag("--accept-spread", trace.accept_spread,
                  "accept steps even if one takes more than three times as long as another");

@@ -14,7 +14,7 @@ namespace sparfuse::harness {
 
 using Act = std::function<int(Program&)>;
 
-// The command line while its verbs are added, and what it says once it is parsed.
+// The command line while its verbs are added, and its values after it is parsed.
 struct CommandLine {
   CLI::App app{"sparfuse: benchmarks of gradient sparsification and tensor fusion", "sparfuse"};
   Program::Settings settings;
@@ -22,7 +22,8 @@ struct CommandLine {
   Act act;  // of the verb that was named
 };
 
-// An empty argument is a shell variable that is not set: nobody means a default by it.
+// Refuses an empty argument. It comes from a shell variable that is not set, and nobody means a
+// default by it.
 CLI::Validator NotEmpty(const std::string& what);
 
 // The names of a list that is parted by commas; blanks around a name are no part of it.
@@ -52,11 +53,11 @@ inline constexpr const char* kKeepInRuns = "a disturbed trial does not run again
 
 void AddSystemOption(CLI::App* verb, CommandLine& line);
 void AddLaunch(CLI::App* verb, LaunchOptions& launch);
-// Which steps and exchanges of a trace count.
+// Adds options that choose the steps and exchanges of a trace that count.
 void AddTraceOptions(CLI::App* verb, TraceOptions& options);
 void AddTraceImport(CLI::App* verb, TraceImport& trace);
-// The verb beneath `verb` that takes measured links into a cluster. from: what wrote the logs; "":
-// --from says it.
+// Adds the verb below `verb` that takes measured links into a cluster. from: the program that wrote
+// the logs; "": the user names it with --from.
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
                    const std::string& help, const std::string& from);
 

@@ -7,8 +7,8 @@
 namespace sparfuse::harness {
 
 void AddData(CommandLine& line) {
-  auto* verb = line.app.add_subcommand(
-      "data", "data sets: prepare one for training, list and check those that are there");
+  auto* verb =
+      line.app.add_subcommand("data", "data sets: prepare one for training, list them, check them");
   verb->require_subcommand(1);
 
   const auto wanted = std::make_shared<DataPrepareRequest>();
@@ -45,7 +45,7 @@ void AddData(CommandLine& line) {
                    "for questions: pieces of a question that are kept (default: 64)")
       ->check(CLI::Range(1, 65535));
   prepare->add_flag("--accept", wanted->accept,
-                    "accept a data set that is not the one its name is known for");
+                    "accept a data set that differs from the well-known one of its name");
   prepare->callback([&line, wanted] {
     line.act = [wanted](Program& program) { return DataPrepareVerb(program, *wanted); };
   });
@@ -55,8 +55,8 @@ void AddData(CommandLine& line) {
   list->callback([&line] { line.act = DataListVerb; });
 
   const auto name = std::make_shared<std::string>();
-  auto* check = verb->add_subcommand(
-      "check", "check that every file of a prepared data set is as it was written");
+  auto* check =
+      verb->add_subcommand("check", "check that no file of a prepared data set has changed");
   check->add_option("name", *name, "a name of `sparfuse data list`, or a folder")->required();
   check->callback([&line, name] {
     line.act = [name](Program& program) { return DataCheckVerb(program, *name); };
@@ -87,7 +87,7 @@ void AddData(CommandLine& line) {
 
 void AddWeights(CommandLine& line) {
   auto* verb = line.app.add_subcommand(
-      "weights", "pretrained weights: prepare a file of them, check it against a workload");
+      "weights", "pretrained weights: prepare a file, check it against a workload");
   verb->require_subcommand(1);
   struct Request {
     std::string name, weights, data;
@@ -110,11 +110,12 @@ void AddWeights(CommandLine& line) {
     };
   });
   const auto asked = std::make_shared<Request>();
-  auto* check = verb->add_subcommand("check", "list which tensor of a file fills which parameter");
+  auto* check = verb->add_subcommand(
+      "check", "list the tensors of a file with the parameters that they fill");
   check->add_option("workload", asked->name, "a name of `sparfuse list workloads`")->required();
   check->add_option("weights", asked->weights, "its name, or FOLDER/FILE.safetensors")->required();
   check->add_option("--data", asked->data,
-                    "the data set that the workload trains on: its classes or vocabulary");
+                    "the data set of the training, which gives classes or vocabulary");
   check->callback([&line, asked] {
     line.act = [asked](Program& program) {
       return WeightsCheckVerb(program, asked->name, asked->weights, asked->data);

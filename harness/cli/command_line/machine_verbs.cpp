@@ -13,11 +13,11 @@ namespace sparfuse::harness {
 
 void AddList(CommandLine& line) {
   const auto request = std::make_shared<ListRequest>();
-  auto* verb =
-      AddVerb(line, "list",
-              "list the names that experiment files may use beside files of their own (methods, "
-              "Python sparsifiers, model tables), and the experiments",
-              Speaks::kTextOrJson, [=](Program& program) { return ListVerb(program, *request); });
+  auto* verb = AddVerb(
+      line, "list",
+      "list the names that experiment files may use (methods, workloads, keys, ...), and the "
+      "experiments",
+      Speaks::kTextOrJson, [=](Program& program) { return ListVerb(program, *request); });
   verb->add_option("what", request->what, fmt::format("{}", fmt::join(Listings(), ", ")))
       ->required();
   verb->add_flag("--rounds", request->rounds,
@@ -129,7 +129,7 @@ void AddSystem(CommandLine& line) {
   });
   const auto name = std::make_shared<std::string>(wanted->name);
   auto* check = verb->add_subcommand(
-      "check", "check that the description is complete, and that one of its nodes is as this one");
+      "check", "check that the description is complete, and that one of its nodes equals this one");
   check->add_option("name", *name, "the NAME of results/systems/NAME.toml")->capture_default_str();
   check->add_flag("--json", line.settings.json, "print JSON");
   check->callback([&line, name] {
@@ -140,14 +140,14 @@ void AddSystem(CommandLine& line) {
 
 void AddDoctor(CommandLine& line) {
   const auto request = std::make_shared<DoctorRequest>();
-  auto* verb = AddVerb(line, "doctor",
-                       "check what this machine can run, and what would disturb a measurement; "
-                       "with --launch, check the hosts that trials would run on",
-                       Speaks::kTextOrJson, [=](Program& program) {
-                         request->hosts =
-                             !request->launch.launch.empty() || !request->launch.hostfile.empty();
-                         return DoctorVerb(program, *request);
-                       });
+  auto* verb = AddVerb(
+      line, "doctor",
+      "check which trials this machine can run, and find causes of disturbed measurements; "
+      "with --launch, check the hosts of live trials",
+      Speaks::kTextOrJson, [=](Program& program) {
+        request->hosts = !request->launch.launch.empty() || !request->launch.hostfile.empty();
+        return DoctorVerb(program, *request);
+      });
   AddLaunch(verb, request->launch);
   verb->add_option("--ranks", request->ranks, "number of ranks of --launch (default: one a host)")
       ->check(CLI::Range(1, 65'536));
@@ -206,7 +206,7 @@ void AddCalibrate(CommandLine& line) {
   const auto cluster = std::make_shared<std::string>();
   auto* verb = AddVerb(
       line, "calibrate",
-      "show a declared cluster's inputs, and calibrate or compare them with its references",
+      "show a declared cluster's inputs, and calibrate them with its references, or compare",
       Speaks::kTextOrJson, [=](Program& program) { return CalibrateVerb(program, *cluster); });
   verb->add_option("cluster", *cluster, "a .toml file of results/profiles, by its name")
       ->required();
@@ -247,7 +247,7 @@ void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
                      "the operation, for logs of nccl-tests that do not name their program")
         ->check(CLI::IsMember({"all-reduce", "all-gather", "send-receive"}));
   }
-  take->add_flag("--print", import->print, "write nothing: print what would be written");
+  take->add_flag("--print", import->print, "print the lines, and write nothing");
   take->callback([&line, import] {
     line.act = [import](Program& program) { return ClusterImportVerb(program, *import); };
   });

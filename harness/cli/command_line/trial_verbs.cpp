@@ -40,16 +40,16 @@ void AddPlan(CommandLine& line) {
                        });
   verb->add_option("experiment", request->name, kNames)->required();
   AddWithMethod(verb, request->with_methods);
-  verb->add_flag("--fresh", request->fresh, "plan as if everything ran again");
+  verb->add_flag("--fresh", request->fresh, "plan as if the store were empty");
   verb->add_flag("--modelled", request->modelled,
                  "modelled trials only, with the profiles that they need");
-  auto* why = verb->add_flag("--why", request->why, "say for each trial what the store lacks");
+  auto* why = verb->add_flag("--why", request->why, "give the reason for each trial");
   auto* commands = verb->add_flag("--commands", request->commands,
                                   "print the line that starts each launch, and nothing else");
   commands->excludes(why);
   AddLaunch(verb, request->launch);
   AddSubmit(verb, request->submit,
-            "with --commands: print the script of the Slurm job that runs all of it");
+            "with --commands: print the script of the Slurm job that runs all trials");
   verb->get_option("--submit")->needs(commands);
 }
 
@@ -66,7 +66,7 @@ void AddRun(CommandLine& line) {
   AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "run everything again");
   verb->add_flag("--fingerprint,!--no-fingerprint", request->fingerprint,
-                 "measure the system itself before and after live trials (default: of long runs "
+                 "measure the system itself before and after live trials (default: for long runs "
                  "over several hosts)");
   AddKeepDisturbed(verb, line, kKeepInRuns);
   AddRetryDisturbed(verb, request->retry_disturbed);
@@ -90,7 +90,7 @@ void AddReproduce(CommandLine& line) {
                  "exit with 3 if a claim is not reproduced or does not hold");
   verb->add_flag("--modelled", request->modelled,
                  "modelled trials only, with the profiles that they need");
-  AddKeepDisturbed(verb, line, "a disturbed trial does not run again at once, and its times count");
+  AddKeepDisturbed(verb, line, "do not repeat a disturbed trial at once, and count its times");
   AddRetryDisturbed(verb, request->retry_disturbed);
   AddLaunch(verb, request->launch);
 }
@@ -101,7 +101,7 @@ void AddIndex(CommandLine& line) {
       AddVerb(line, "index", "the SQLite index over the trials, and the trash", Speaks::kText,
               [=](Program& program) { return IndexVerb(program, *request); });
   auto* what = verb->add_option_group("what");
-  what->add_flag("--rebuild", request->rebuild, "make it again from the trial directories");
+  what->add_flag("--rebuild", request->rebuild, "rebuild the index from the trial directories");
   what->add_flag("--empty-trash", request->empty_trash,
                  "delete for good the unfinished trials that runs moved to results/trash");
   what->require_option(1, 2);
@@ -113,12 +113,12 @@ void AddAnnotate(CommandLine& line) {
   };
   const auto request = std::make_shared<Request>();
   auto* verb = AddVerb(
-      line, "annotate", "call a trial bad: it stays, and readers leave it out", Speaks::kTextOrJson,
+      line, "annotate", "mark a trial as bad: it stays in the store, and all results leave it out",
+      Speaks::kTextOrJson,
       [=](Program& program) { return AnnotateVerb(program, request->trial, request->reason); });
   verb->add_option("trial", request->trial, "its id, as `sparfuse status --json` prints it")
       ->required();
-  verb->add_option("--reason", request->reason, "why readers leave it out, in a sentence")
-      ->required();
+  verb->add_option("--reason", request->reason, "the reason, in a sentence")->required();
 }
 
 namespace {
@@ -135,9 +135,10 @@ struct DrawRequest {
 
 void AddStatus(CommandLine& line) {
   const auto name = std::make_shared<std::string>();
-  auto* verb = AddVerb(
-      line, "status", "complete, missing and failed trials; without a name, of the whole store",
-      Speaks::kTextOrJson, [=](Program& program) { return StatusVerb(program, *name); });
+  auto* verb =
+      AddVerb(line, "status",
+              "list complete, missing and failed trials of an experiment, or of the whole store",
+              Speaks::kTextOrJson, [=](Program& program) { return StatusVerb(program, *name); });
   verb->add_option("experiment", *name, kStored)->check(NotEmpty("an experiment"));
   AddSystemOption(verb, line);
 }
@@ -146,7 +147,7 @@ void AddTable(CommandLine& line) {
   const auto request = std::make_shared<TableRequest>();
   const auto sides = std::make_shared<std::vector<std::string>>();
   const auto values = std::make_shared<std::string>();
-  auto* verb = AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
+  auto* verb = AddVerb(line, "table", "print results as text or numbers", Speaks::kTextOrJson,
                        [=](Program& program) {
                          if (!sides->empty()) {
                            request->pivot.rows = NamesIn(sides->front());
@@ -175,7 +176,7 @@ void AddTable(CommandLine& line) {
 void AddFigure(CommandLine& line) {
   const auto request = std::make_shared<DrawRequest>();
   auto* verb =
-      AddVerb(line, "figure", "figures as PNG, PDF and SVG", Speaks::kText,
+      AddVerb(line, "figure", "draw figures as PNG, PDF and SVG", Speaks::kText,
               [=](Program& program) { return FigureVerb(program, request->name, request->out); });
   verb->add_option("experiment", request->name, kNames)->required();
   verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
@@ -185,7 +186,7 @@ void AddFigure(CommandLine& line) {
 void AddReport(CommandLine& line) {
   const auto request = std::make_shared<DrawRequest>();
   auto* verb =
-      AddVerb(line, "report", "one self-contained HTML file", Speaks::kText,
+      AddVerb(line, "report", "write one self-contained HTML file", Speaks::kText,
               [=](Program& program) { return ReportVerb(program, request->name, request->out); });
   verb->add_option("experiment", request->name, kNames)->required();
   verb->add_option("--out", request->out, "file (default: reports/ID/report.html in the results)");
@@ -195,8 +196,9 @@ void AddReport(CommandLine& line) {
 void AddSkill(CommandLine& line) {
   const auto names = std::make_shared<std::vector<std::string>>(
       std::vector<std::string>{"validation", "safusion"});
-  auto* verb = AddVerb(line, "skill", "predictions of published numbers beside formulas, one table",
-                       Speaks::kText, [=](Program& program) { return SkillVerb(program, *names); });
+  auto* verb =
+      AddVerb(line, "skill", "compare predictions of published numbers with formulas, in one table",
+              Speaks::kText, [=](Program& program) { return SkillVerb(program, *names); });
   verb->add_option("experiment", *names, "experiments or papers (default: validation safusion)");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
@@ -213,7 +215,8 @@ void AddExplain(CommandLine& line) {
   verb->add_option("experiment", request->cells.experiment, kNames)->required();
   verb->add_option("--of", request->cells.of,
                    "the cell: key=value,... (link.gbps=1 for a key of a table)");
-  verb->add_option("--over", request->cells.over, "the cell that it is compared with, likewise");
+  verb->add_option("--over", request->cells.over,
+                   "the other cell of the comparison, in the same form");
   verb->add_option("--part", request->cells.part, "the part that has both cells (default: any)");
   verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
   AddKeepDisturbed(verb, line, kKeepInResults);
@@ -231,8 +234,8 @@ void AddAdvise(CommandLine& line) {
                                     "--trace the table of the traced model");
   auto* trace = verb->add_option(
       "--trace", asked->trace.files,
-      "a file of torch.profiler of your training instead of a workload: its times on the device "
-      "and the host replace the cluster's (needs --batch); may be given again, for each rank");
+      "instead of a workload, a file of torch.profiler from your training: its times on the "
+      "device and the host replace the cluster's (needs --batch); may be given for each rank");
   trace->allow_extra_args(false);
   AddTraceImport(verb, asked->trace);
   verb->add_option("--cluster", asked->cluster, "a name of `sparfuse list clusters`")->required();
@@ -241,7 +244,7 @@ void AddAdvise(CommandLine& line) {
   verb->add_option("--density", asked->densities, "0.01,0.001 (default: 0.01)");
   verb->add_option("--methods", asked->methods, "a,b,... (default: all)")->delimiter(',');
   verb->add_option("--sparsifier", asked->sparsifier,
-                   "a sparsifier instead of the methods' own, for methods that may have another");
+                   "a sparsifier instead of the methods' own, for methods that allow another");
   auto* batch = verb->add_option("--batch", asked->batch,
                                  "samples of a worker's step (default: the workload's)");
   trace->needs(batch);
@@ -265,11 +268,11 @@ void AddAdvise(CommandLine& line) {
 void AddTrace(CommandLine& line) {
   const auto request = std::make_shared<TraceRequest>();
   auto* verb =
-      AddVerb(line, "trace", "facts of a training step from files of torch.profiler",
+      AddVerb(line, "trace", "print facts of a training step from files of torch.profiler",
               Speaks::kTextOrJson, [=](Program& program) { return TraceVerb(program, *request); });
   verb->add_option("files", request->files,
-                   "files of export_chrome_trace, .json or .json.gz; for several ranks of one "
-                   "training a file each")
+                   "files of export_chrome_trace, .json or .json.gz; for a training with several "
+                   "ranks, one file for each")
       ->required();
   AddTraceOptions(verb, request->options);
   verb->add_option(
@@ -306,8 +309,8 @@ void AddCompare(CommandLine& line) {
                    "ratios agree if they are less than this many percent apart (5)")
       ->check(CLI::Range(0.1, 100.0));
   verb->add_option("--control", *control,
-                   "ratios of a block are marked if the reference moved in it by more than this "
-                   "many percent (10)")
+                   "mark ratios of a block if its reference changed by more than this many percent "
+                   "(10)")
       ->check(CLI::Range(0.1, 1000.0));
   verb->add_flag(
       "--transport", request->transport,
@@ -321,7 +324,7 @@ void AddCompare(CommandLine& line) {
                                 "force the plans of this system's planners onto the other systems");
   verb->add_option(
           "--write-experiment", request->write_experiment,
-          "write the experiment that measures them, for `sparfuse run` on the other systems")
+          "write the experiment that measures these plans, for `sparfuse run` on the other systems")
       ->needs(plan);
   verb->add_option("--format", request->format, "md, latex or csv (numbers in base units)")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
@@ -332,13 +335,12 @@ void AddSite(CommandLine& line) {
   const auto request = std::make_shared<SiteRequest>();
   const auto percent = std::make_shared<double>(100 * kSameWithin);
   auto* verb =
-      AddVerb(line, "site", "pages over all results: a page a system, a method and a workload",
+      AddVerb(line, "site", "write pages on all results: one for each system, method and workload",
               Speaks::kTextOrJson, [=](Program& program) {
                 request->compare.within = *percent / 100;
                 return SiteVerb(program, *request);
               });
-  verb->add_option("--out", request->out,
-                   "a folder: new, empty, or with nothing but an earlier site")
+  verb->add_option("--out", request->out, "a folder: new, empty, or with only an earlier site")
       ->check(NotEmpty("a folder"));
   verb->add_option("--reference", request->reference,
                    "the method that ratios are relative to (dense; if the store has none, the "
@@ -346,7 +348,7 @@ void AddSite(CommandLine& line) {
   verb->add_option("--within", *percent,
                    "ratios agree if they are less than this many percent apart (5)")
       ->check(CLI::Range(0.1, 100.0));
-  verb->add_flag("--dated", request->dated, "say when the pages were written");
+  verb->add_flag("--dated", request->dated, "print the date on the pages");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
@@ -356,21 +358,22 @@ void AddBundles(CommandLine& line) {
       AddVerb(line, "export", "write trials into a bundle for other machines", Speaks::kTextOrJson,
               [=](Program& program) { return ExportVerb(program, *request); });
   give->add_option("experiment", request->names,
-                   "an experiment or a paper that the store has trials of, or a .toml file")
+                   "an experiment or a paper with trials in the store, or a .toml file")
       ->required();
   give->add_option("--out", request->out, "FILE.sparfuse")->check(NotEmpty("a file"));
   give->add_flag("--show", request->show,
-                 "list the keys that leave this machine, and those that stay");
+                 "list the keys that leave this machine, and the keys that stay");
   const auto taken = std::make_shared<MergeVerbRequest>();
   auto* take =
-      AddVerb(line, "merge", "add the trials of bundles to the store; is resumable",
+      AddVerb(line, "merge",
+              "add the trials of bundles to the store; after a kill the same command goes on",
               Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *taken); });
   take->add_option("file", taken->files, "bundles that `sparfuse export` wrote")->required();
   take->add_flag("--take-annotations", taken->take_annotations,
-                 "leave out trials that ran here, too, if others call them bad");
+                 "also leave out trials that ran here if others mark them as bad");
   const auto file = std::make_shared<std::filesystem::path>();
   auto* verify =
-      AddVerb(line, "verify", "check a bundle, and make its table again from its trials",
+      AddVerb(line, "verify", "check a bundle, and compute its table again from its trials",
               Speaks::kTextOrJson, [=](Program& program) { return VerifyVerb(program, *file); });
   verify->add_option("file", *file, "a bundle that `sparfuse export` wrote")->required();
 }
@@ -378,8 +381,8 @@ void AddBundles(CommandLine& line) {
 void AddImport(CommandLine& line) {
   auto* verb =
       line.app.add_subcommand("import",
-                              "import results of others, shown beside ours and compared with "
-                              "nothing; and links that they measured, into a declared cluster");
+                              "import results of others, which tables list and no ratio "
+                              "uses; or links that they measured, into a declared cluster");
   verb->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, const char* file, ImportForm form) {
     const auto request = std::make_shared<ImportRequest>();
@@ -400,15 +403,16 @@ void AddImport(CommandLine& line) {
     take->add_option("--column", request->map.columns,
                      "KEY=NAME: the column that holds the key; may be given again")
         ->allow_extra_args(false);
-    take->add_flag("--dry-run", request->dry_run, "show what would be imported; write nothing");
+    take->add_flag("--dry-run", request->dry_run,
+                   "show the results of the import, and write nothing");
     take->add_flag("--keep-implausible", request->keep_implausible,
-                   "import implausible numbers, each with the doubt beside it");
+                   "also import implausible numbers, each with its doubt");
     take->add_flag("--json", line.settings.json, "print JSON");
     take->callback([&line, request] {
       line.act = [request](Program& program) { return ImportVerb(program, *request); };
     });
   };
-  add("table", "a table of results, one a row", "comma-separated values", ImportForm::kTable);
+  add("table", "a table with one result in each row", "comma-separated values", ImportForm::kTable);
   add("log", "the log of a training run", "lines of text, or comma-separated steps",
       ImportForm::kLog);
   AddLinkImport(line, *verb, "nccl-tests",

@@ -113,9 +113,8 @@ int ImportVerb(Program& program, const ImportRequest& request) {
                plan.present);
   }
   if (!refused) return kDone;
-  fmt::print(
-      stderr, "nothing was imported{}\n",
-      plan.refused.empty() ? "; --keep-implausible imports with the doubt beside each number" : "");
+  fmt::print(stderr, "nothing was imported{}\n",
+             plan.refused.empty() ? "; --keep-implausible imports each number with its doubt" : "");
   return kTrialFailed;
 }
 

@@ -483,8 +483,8 @@ json Listing(Program& program, const ListRequest& request) {
   for (const auto& [name, maker] : Makers()) {
     if (name == request.what) return maker(program, request);
   }
-  SPARFUSE_THROW(kConfig, "nothing to list named \"" + request.what + "\"" +
-                              Suggestion(request.what, Listings()));
+  SPARFUSE_THROW(kConfig,
+                 "unknown list \"" + request.what + "\"" + Suggestion(request.what, Listings()));
 }
 
 }  // namespace sparfuse::harness

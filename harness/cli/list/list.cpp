@@ -115,7 +115,7 @@ std::string RoundsText(const json& collectives) {
 }
 
 std::string FiguresText(const json& kinds) {
-  Rows rows = {{"kind", "keys beside those of every figure", "shows"}};
+  Rows rows = {{"kind", "keys in addition to those of every figure", "shows"}};
   for (const json& kind : kinds) {
     rows.push_back(
         {"`" + Text(kind, "name") + "`",

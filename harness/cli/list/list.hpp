@@ -9,7 +9,7 @@
 
 namespace sparfuse::harness {
 
-// What can be listed: "methods", "sparsifiers", ...
+// The kinds of things that can be listed: "methods", "sparsifiers", ...
 const std::vector<std::string>& Listings();
 
 struct ListRequest {
@@ -17,8 +17,8 @@ struct ListRequest {
   bool rounds = false;  // of collectives: steps and bytes for some numbers of ranks
 };
 
-// An array of objects, each with name, summary and what else there is to say: JSON, for --json
-// prints it as it is, and each kind of part has keys of its own. Throws Error{kConfig}.
+// An array of objects, each with a name, a summary and the keys of its kind of part. It is JSON,
+// because --json prints it in this form. Throws Error{kConfig}.
 nlohmann::json Listing(Program& program, const ListRequest& request);
 
 // The same as text; figures, keys, inputs and the rounds of collectives as Markdown tables.

@@ -58,8 +58,10 @@ int SystemInitVerb(Program& program, const SystemInit& asked) {
   const StoreLock lock(program.store().results());  // several nodes may add themselves at once
   if (!SomethingIsAt(file)) {
     WriteFileDurably(file, NewSystemText(asked.name, node));
-    fmt::print("wrote {}: replace each {} by what only you know, then `sparfuse system check {}`\n",
-               file.string(), kChangeMe, asked.name);
+    fmt::print(
+        "wrote {}: replace each {} by the value, which only you know, then `sparfuse system check "
+        "{}`\n",
+        file.string(), kChangeMe, asked.name);
     return kDone;
   }
   const SystemDescription system(TomlFile::Read(file));
@@ -70,7 +72,7 @@ int SystemInitVerb(Program& program, const SystemInit& asked) {
   std::string text = ReadFile(file);
   if (!text.ends_with('\n')) text += '\n';
   WriteFileDurably(file, text + NodeText(node));
-  fmt::print("{}: added this node, unlike those there, as node[{}]\n", file.string(),
+  fmt::print("{}: added this node, which differs from the others, as node[{}]\n", file.string(),
              system.nodes().size());
   return kDone;
 }
@@ -257,7 +259,7 @@ int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
   }
   if (earlier != nullptr) PrintChanges(out, *earlier, *outcome);
   if (const auto same = SameAs(profiles, asked.name, *outcome); !same.empty())
-    fmt::print(out, "cannot be told apart from {}\n", fmt::join(same, ", "));
+    fmt::print(out, "cannot be distinguished from {}\n", fmt::join(same, ", "));
   outcome->machine.erase("placement");
   PutProfile(kept, *outcome);
   WriteProfiles(file, kept);

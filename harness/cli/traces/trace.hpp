@@ -10,10 +10,11 @@
 
 namespace sparfuse::harness {
 
-// The modelled dense step beside the traced one, what came from the trace, and what did not.
+// The modelled dense step next to the traced one, the facts that came from the trace, and the
+// missing ones.
 std::string TraceSummary(const TracedModel& model, const TracedCluster& traced);
 
-// A folder among the system's temporary ones, which goes with this object.
+// A folder in the system's folder of temporary files, removed with this object.
 class PassingFolder {
  public:
   PassingFolder();

@@ -167,8 +167,9 @@ void CheckFits(const DeclaredCluster& cluster, const LinkLog& log) {
                                         log.file, log.program));
   }
   if (log.nodes > log.ranks) {
-    SPARFUSE_THROW(kConfig, fmt::format("{}: {} nodes of {} ranks: expected at most as many nodes",
-                                        log.file, log.nodes, log.ranks));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{}: {} nodes for {} ranks: expected at most as many nodes as ranks",
+                               log.file, log.nodes, log.ranks));
   }
   if (log.nodes > cluster.nodes) fail(fmt::format("{} nodes", log.nodes));
   if (log.ranks > log.nodes * cluster.ranks_per_node)
@@ -202,12 +203,14 @@ DeliveredRate RateOf(const DeclaredCluster& cluster, const LinkLog& log) {
   }
   if (rate.delivered > kImportedSpread * rate.nominal) {
     rate.conflict = fmt::format(
-        "{}: {:.4g} Gbit/s, and {} is {:g}: the label is too low, or the log is of another link",
+        "{}: {:.4g} Gbit/s, and {} is {:g}: the label is too low, or the log belongs to another "
+        "link",
         log.file, rate.delivered, rate.label, rate.nominal);
   } else if (rate.delivered < 0.5 * rate.declared) {
     rate.conflict = fmt::format(
         "{}: {:.4g} Gbit/s is less than half of the {:.4g} that are declared as delivered ({} is "
-        "{:g}): the link is slower than its label, it was shared, or the log is of another link",
+        "{:g}): the link is slower than its label, it was shared, or the log belongs to another "
+        "link",
         log.file, rate.delivered, rate.declared, rate.label, rate.nominal);
   }
   return rate;
@@ -345,10 +348,9 @@ ImportedLinks LinksOf(const DeclaredCluster& cluster, std::span<const LinkLog> l
     if (auto input = StartUpOf(log)) take(log, std::move(*input));
     if (log.operation == LinkOperation::kLatency) continue;
     if (log.samples.back().bytes < kLargeBytes) {
-      found.notes.push_back(
-          fmt::format("{}: its largest message, {:g} bytes, is too small to tell a rate: expected "
-                      "1 MiB or more",
-                      log.file, log.samples.back().bytes));
+      found.notes.push_back(fmt::format(
+          "{}: its largest message, {:g} bytes, is too small for a rate: expected 1 MiB or more",
+          log.file, log.samples.back().bytes));
       continue;
     }
     found.rates.push_back(RateOf(cluster, log));
@@ -388,8 +390,8 @@ std::string WithMarkedBlock(std::string text, const std::string& file, const std
     if (!block->as_written) {
       SPARFUSE_THROW(
           kConfig,
-          fmt::format("{}:{}: the block that an import wrote was edited since: expected it as it "
-                      "was, or without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
+          fmt::format("{}:{}: the block of an earlier import was edited: expected it unchanged, or "
+                      "without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
                       file, block->line));
     }
     return text.replace(block->begin, block->end - block->begin, now);

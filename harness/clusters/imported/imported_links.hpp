@@ -24,77 +24,80 @@ inline constexpr const char* kLinkOperationNames[] = {"all-reduce", "all-gather"
                                                       "latency", "bandwidth"};
 
 struct LinkSample {
-  double bytes = 0;    // of an all-gather what a rank has in the end, of others what a rank sends
+  double bytes = 0;    // of an all-gather a rank's result, of others the bytes that a rank sends
   double seconds = 0;  // of bandwidths: bytes over the rate
 };
 
 // A run of one program.
 struct LinkLog {
-  std::string file, sha256;  // as it was given, and of its bytes
+  std::string file, sha256;  // the name as given; the hash of the bytes
   std::string program;       // "all_reduce_perf", "osu_latency"
   LinkOperation operation = LinkOperation::kAllReduce;
   int ranks = 0, nodes = 0;
   std::vector<LinkSample> samples;  // bytes grow
-  bool verified = true;             // its results were compared with what they had to be
-  std::string kind = "imported";    // of what becomes of it, of InputKinds()
-  std::vector<std::string> notes;   // what was taken off before its lines
+  bool verified = true;             // its results were compared with the right ones
+  std::string kind = "imported";    // of the values made of it, of InputKinds()
+  std::vector<std::string> notes;   // text that was removed before its lines
 
-  // What all ranks together would need of a link each, bytes a second: nccl-tests' bus bandwidth
-  // (doc/PERFORMANCE.md), 2 (n - 1) / n bytes of an all-reduce, (n - 1) / n of an all-gather.
+  // The rate in bytes a second that each link would need for all ranks together: nccl-tests' bus
+  // bandwidth (doc/PERFORMANCE.md), from 2 (n - 1) / n bytes of an all-reduce or (n - 1) / n of an
+  // all-gather.
   double BusBandwidth(const LinkSample& sample) const;
   // "all_reduce_perf of 16 ranks on 2 nodes: run.log, sha256 ..."
   std::string Source() const;
 };
 
-// What a log may leave open. Where it says so itself it must agree.
+// Facts that a log may lack. If the log has them, they must agree.
 struct AskedOfLog {
   int ranks = 0, nodes = 0;  // 0: not given
   std::optional<LinkOperation> operation;
 };
 
-// The output of all_reduce_perf, all_gather_perf or sendrecv_perf: the table on standard output,
-// or what -J writes. Times are those out of place. Throws Error{kConfig} naming file, line (of
-// JSON: the key) and what was expected: for other programs, units and columns; for rows that
-// contradict the definitions of their bandwidths; for wrong results; for a log that was cut off.
+// Reads the output of all_reduce_perf, all_gather_perf or sendrecv_perf: the table on standard
+// output, or the file of -J. Times are the out-of-place ones. Throws Error{kConfig} naming file,
+// line (in JSON: the key) and the expected form: for other programs, units and columns; for rows
+// that contradict the definitions of their bandwidths; for wrong results; for a log that was cut
+// off.
 LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked);
 
 // The output of osu_latency, osu_bw, osu_allreduce or osu_allgather. Throws likewise; these do not
 // say where their ranks ran, so that `asked` has to.
 LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog& asked);
 
-// Of each outcome of a file that `sparfuse system fingerprint` wrote: rings of messages through all
-// ranks and within nodes, and the backend's all-reduces. Throws Error{kConfig} for one without any,
-// and as ReadProfiles.
+// Reads each outcome of a file that `sparfuse system fingerprint` wrote: rings of messages through
+// all ranks and within nodes, and the backend's all-reduces. Throws Error{kConfig} for a file
+// without any of these, and the errors of ReadProfiles.
 std::vector<LinkLog> ReadFingerprintLogs(const std::string& file);
 
-// What the readers share.
+// Functions that several readers use.
 
 // Parts between white space.
 std::vector<std::string_view> WordsOf(std::string_view text);
 
-// Throws Error{kConfig}: "file:line: message"; without a line where that is 0.
+// Throws Error{kConfig}: "file:line: message"; without a line if that is 0.
 [[noreturn]] void FailAt(const std::string& file, int line, std::string_view message);
 
-// A finite number of at least 0; `what` names the column.
+// Parses a finite number of at least 0; `what` names the column.
 double NumberAt(const std::string& file, const LogLine& line, std::string_view word,
                 std::string_view what);
 
-// Adds a sample that a [[curve]] may have: of whole bytes, more than those before.
+// Adds a sample that fits a [[curve]]: a whole number of bytes, larger than the last.
 void AddSample(const std::string& file, int line, LinkSample sample, LinkLog& log);
 
-// What the log says (0: nothing) or was asked of the user; they must agree.
+// The log's value (0: none) or the user's; they must agree.
 int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option, int said,
                 int asked);
 
-// The rate that a log shows beside the one that the cluster's file gives its link, 10^9 bit/s.
+// The rate that a log shows, and the rate that the cluster's file gives its link, in 10^9 bit/s.
 struct DeliveredRate {
   const LinkLog* log = nullptr;
-  double bytes = 0;      // of the largest message, whose rate it is
+  double bytes = 0;      // of the largest message, which gives the rate
   double delivered = 0;  // by a node, of a send-receive or bandwidth by one pair of ranks
   double nominal = 0;    // of the links that carry it
-  double declared = 0;   // what is left of these by the file's efficiency
+  double declared = 0;   // the nominal rate times the file's efficiency
   std::string label;     // the inputs that nominal is made of
-  // A sentence where more than nominal or less than half of what is declared was delivered; or "".
+  // A sentence if the delivered rate is more than nominal, or less than half of the declared rate;
+  // or "".
   std::string conflict;
 };
 
@@ -102,12 +105,12 @@ struct ImportedLinks {
   std::vector<const LinkLog*> curves;  // all-reduces between nodes: a [[curve]] each
   std::vector<DeclaredInput> inputs;   // of links, of their logs' kind; at most one of a name
   std::vector<DeliveredRate> rates;    // of logs whose messages are large enough
-  std::vector<std::string> notes;      // what was not taken of a log, and why
+  std::vector<std::string> notes;      // the parts of a log that were not taken, and why
 };
 
-// logs must outlive the result. An input's start-up time is of messages up to 64 bytes; its
-// efficiency of the largest ones, at least 1 MiB. Throws Error{kConfig} for logs of more ranks or
-// nodes than the cluster has, and for two all-reduces of as many ranks.
+// logs must outlive the result. An input's start-up time comes from messages up to 64 bytes, its
+// efficiency from the largest messages, of at least 1 MiB. Throws Error{kConfig} for logs of more
+// ranks or nodes than the cluster has, and for two all-reduces with equal numbers of ranks.
 ImportedLinks LinksOf(const DeclaredCluster& cluster, std::span<const LinkLog> logs);
 
 // "inter_node_us = { value = 3.1, ..., kind = "imported", source = "..." }"
@@ -115,10 +118,10 @@ std::string LineOf(const DeclaredInput& input);
 // The [[curve]] of an all-reduce, between two lines of comment that mark it as imported.
 std::string BlockOf(const LinkLog& log);
 
-// `text`, of a cluster's file, with `body` between two lines of comment that name `title`: in the
-// place of what an earlier import wrote under that title, else at the end; an empty body: without
-// any. Everything else stays as it is. Throws Error{kConfig} naming file and line where the block
-// was edited since it was written.
+// Returns `text`, a cluster's file, with `body` between two lines of comment that name `title`. The
+// block replaces the block of an earlier import with that title, or else goes to the end. An empty
+// body removes the block. Everything else stays. Throws Error{kConfig} naming file and line if the
+// block was edited since it was written.
 std::string WithMarkedBlock(std::string text, const std::string& file, const std::string& title,
                             const std::string& body);
 

@@ -20,8 +20,8 @@ struct NcclTestsRow {
 void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
                   LinkLog& log);
 
-// Adds the row to a log whose ranks are known. `where`: line 0 and a key of JSON, or a line. Throws
-// Error{kConfig} for wrong results and for rates that are not size over time.
+// Adds the row to a log that states its ranks. `where`: a key of JSON with line 0, or a line.
+// Throws Error{kConfig} for wrong results, and for rates that are not size over time.
 void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
             LinkLog& log);
 

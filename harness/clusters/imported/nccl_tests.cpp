@@ -129,8 +129,8 @@ class NcclTable {
     const auto hosts = static_cast<int>(hosts_.size());
     if (same_card_ && asked_.nodes == 0) {
       FailAt(file_, 0,
-             fmt::format("two ranks have the same device of one host, so that nodes have equal "
-                         "names: expected --nodes N, of more than {}",
+             fmt::format("two ranks have the same device of one host, so nodes have equal names: "
+                         "expected --nodes N, of more than {}",
                          hosts));
     }
     const bool equal_names = same_card_ && asked_.nodes > hosts;
@@ -245,8 +245,8 @@ class NcclTable {
     if (words.size() != columns_.size() + (stamped ? 1 : 0)) {
       if (const std::size_t info = line.text.find("NCCL "); info != std::string_view::npos) {
         FailAt(file_, line.number,
-               fmt::format("\"{}\" stands within the row: expected NCCL_DEBUG unset, or its output "
-                           "in NCCL_DEBUG_FILE",
+               fmt::format("\"{}\" is within the row: expected NCCL_DEBUG unset, or its output in "
+                           "NCCL_DEBUG_FILE",
                            line.text.substr(info, 40)));
       }
       FailAt(file_, line.number,

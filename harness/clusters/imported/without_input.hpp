@@ -1,12 +1,12 @@
-// Takes an input out of a cluster's file, in whatever form of TOML it stands there.
+// Removes an input from a cluster's file, in each form that TOML allows.
 #pragma once
 
 #include <string>
 
 namespace sparfuse::harness {
 
-// `text` with the lines of `[input] NAME` made comments: of a line, of several, of dotted keys or
-// of a table of its own. What stands within an inline table of all inputs stays.
+// Turns the lines of `[input] NAME` in `text` into comments: one line, several, dotted keys, or a
+// table of its own. Keys within an inline table of all inputs stay.
 std::string WithoutInput(const std::string& text, const std::string& name);
 
 }  // namespace sparfuse::harness

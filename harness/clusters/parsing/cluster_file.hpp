@@ -21,7 +21,7 @@ inline constexpr Range kWorkersOfClusters{1, 65'536};
 inline constexpr Range kMilliseconds{1e-6, 1e9};
 inline constexpr Range kCosts{1e-9, 1e9};
 
-// By what factor a number of InputKinds() may be off either way; 1 of any other kind.
+// The factor by which a number of InputKinds() may be off either way; 1 for any other kind.
 double SpreadOf(const std::string& kind);
 
 class ClusterFile {
@@ -31,11 +31,11 @@ class ClusterFile {
   const TomlFile* operator->() const { return &toml_; }
   bool Has(const std::string& pointer) const { return toml_.Find(pointer) != nullptr; }
 
-  // The keys of the table at `at`, called `what`, must be of `known`.
+  // Checks that the keys of the table at `at`, called `what` in errors, are in `known`.
   void Keys(const std::string& at, const char* what, const std::vector<std::string>& known) const {
     toml_.CheckKeys(at, what, known);
   }
-  // Calls `read` with the pointer of each of the [[tables]], of which there may be none.
+  // Calls `read` with the pointer of each of the [[tables]], if there are any.
   template <std::invocable<const std::string&> Read>
   void ForEach(const std::string& tables, Read read) const {
     const auto* list = toml_.Find("/" + tables);
@@ -43,7 +43,7 @@ class ClusterFile {
     if (!list->is_array()) toml_.Fail("/" + tables, fmt::format("expected [[{}]] tables", tables));
     for (std::size_t i = 0; i < list->size(); ++i) read(fmt::format("/{}/{}", tables, i));
   }
-  // Calls `check`, and says of its Error that it is about what stands at `at`.
+  // Calls `check`, and adds the place `at` to its Error.
   template <std::invocable Check>
   auto At(const std::string& at, Check check) const {
     try {
@@ -60,7 +60,7 @@ class ClusterFile {
   std::string Kind(const std::string& at) const;      // of InputKinds()
   std::string Workload(const std::string& at) const;  // tables named from the file's folder
 
-  // Those that need not.
+  // Optional keys.
   double Spread(const std::string& at, const std::string& kind) const;
   std::vector<std::string> Families(const std::string& at, const std::string& workload) const;
   // The position of a string among `names`.
@@ -74,8 +74,8 @@ class ClusterFile {
 // A [[compute]] table.
 void ReadCompute(const ClusterFile& file, const std::string& at, DeclaredCluster& cluster);
 
-// Throws if two [[compute]] tables, of which each is at one of `places` and all have been read,
-// state other times of one workload and batch than their spreads explain.
+// Throws if two [[compute]] tables state times of one workload and batch that differ by more than
+// their spreads explain. `places`: of each table, all of which have been read.
 void CheckComputeAlike(const ClusterFile& file, const DeclaredCluster& cluster,
                        const std::vector<std::string>& places);
 

@@ -360,7 +360,7 @@ class ClusterParser {
     const std::vector<double> bytes = file_.Numbers(at, "bytes", kBytes);
     const std::vector<double> us = file_.Numbers(at, "us", kMilliseconds);
     if (bytes.size() != us.size()) {
-      file_->Fail(at, fmt::format("bytes has {} numbers and us {}: expected as many in both",
+      file_->Fail(at, fmt::format("bytes has {} numbers and us {}: expected equal numbers",
                                   bytes.size(), us.size()));
     }
     for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -420,10 +420,10 @@ class ClusterParser {
     for (const DeclaredInput& input : cluster_.inputs) known.push_back(input.name);
     for (const json& name : *wanted) {
       if (std::ranges::count(*wanted, name) > 1)
-        file_->Fail(at, fmt::format("{} stands twice: expected each input once", Shown(name)));
+        file_->Fail(at, fmt::format("{} comes twice: expected each input once", Shown(name)));
       if (name.is_string() && std::ranges::count(known, name.get<std::string>()) > 0) continue;
-      file_->Fail(at, fmt::format("{} is no input of this file: expected some of {}", Shown(name),
-                                  fmt::join(known, ", ")));
+      file_->Fail(at, fmt::format("{} is not an input of this file: expected some of {}",
+                                  Shown(name), fmt::join(known, ", ")));
     }
     return wanted->get<std::vector<std::string>>();
   }
@@ -437,7 +437,7 @@ class ClusterParser {
     for (const std::string& workload : left_out_.left_out) {
       if (std::ranges::find(known, workload) == known.end()) {
         file_->Fail("/reference",
-                    fmt::format("\"{}\": no reference is of workload {}{}: expected some of {}",
+                    fmt::format("\"{}\": no reference has workload {}{}: expected some of {}",
                                 cluster_.name, workload, Suggestion(workload, known),
                                 fmt::join(known, ", ")));
       }

@@ -168,11 +168,10 @@ class ReferenceReader {
         return ResolveMethodOptions(catalog, method, options ? *options : json::object());
       });
       if (step.method_options.has_local_steps()) {
-        file_->Fail(
-            at + "/method",
-            fmt::format("method = \"{}\": its steps are unlike one another; expected a method "
-                        "that synchronises in every step",
-                        step.method));
+        file_->Fail(at + "/method",
+                    fmt::format("method = \"{}\": its steps differ from one another; expected a "
+                                "method that synchronises in every step",
+                                step.method));
       }
     }
     const std::string like =

@@ -390,9 +390,10 @@ class Writer {
                                        made.left_out.front()));
     }
     made.text = fmt::format(
-        "# The plans that {0} made, given to methods that would plan otherwise elsewhere; beside "
-        "each the\n# same method with its own planner. Written by sparfuse compare --with-plan.\n"
-        "id = \"{1}\"\ntitle = \"Plans of {0} on another system\"\n\n[repeat]\nblocks = {2}\n{3}",
+        "# The plans that {0} made, given to methods that would plan differently elsewhere, and "
+        "next to\n# each the same method with its own planner. Written by sparfuse compare "
+        "--with-plan.\nid = \"{1}\"\ntitle = \"Plans of {0} on another "
+        "system\"\n\n[repeat]\nblocks = {2}\n{3}",
         sides_[giver_].name, made.id, blocks_, parts);
     return made;
   }

@@ -1,5 +1,5 @@
-// Forces the fusion plans of one side on the others: finds the cells, the results of the model and
-// of trials with these plans, and writes the experiment that runs them.
+// Forces the fusion plans of one side on the others. Finds the cells, and the results of the model
+// and of trials with these plans, and writes the experiment that runs them.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,16 @@
 
 namespace sparfuse::harness {
 
-// The cell with the last plan of `outcome`, a trial of it, given in the place of its planner
-// (docs/experiments/method-options.md), without the options that would change that plan again.
-// Throws Error{kConfig} saying why not: the outcome has no plan or no tensors, the method does not
-// send the units of a plan, or the plan says more than its units, which is named.
+// The cell with a fixed plan in the place of its planner (docs/experiments/method-options.md): the
+// last plan of `outcome`, from a trial of the cell. Options that would change that plan again are
+// removed. Throws Error{kConfig} with the reason if the outcome has no plan or no tensors, if the
+// method does not send the units of a plan, or if the plan has more than its units (named in the
+// error).
 CellConfig WithPlanOf(const CellConfig& cell, const nlohmann::json& outcome);
 
-// Sets `forced` of every cell of the comparison, for each side with the plan that `giver`, a
-// position in sides, made. models: as sides; null where there are none. Trials of a side that had
-// the plan given count in whatever experiment they are, where it has the reference, too.
+// Sets `forced` of every cell of the comparison, for each side, with the plan of side `giver` (a
+// position in sides). models: in the order of sides; null if there are none. Trials of a side with
+// that plan count in every experiment that also has the reference.
 void ForcePlans(SystemComparison& comparison, const std::vector<SystemSide>& sides,
                 std::size_t giver, DisturbedTrials disturbed,
                 const std::vector<std::unique_ptr<ModelledSide>>& models);
@@ -37,10 +38,10 @@ struct PlanExperiment {
   std::vector<std::string> left_out;
 };
 
-// Of the cells whose `forced` is set (ForcePlans) and whose plan differs on any side. The text
-// gives the keys without which a cell would be another one, and no others; it is read back before
-// it is returned. `file`: where it will be, for what paths in it are relative to. Throws
-// Error{kConfig} where no plan can be given, with the first reason.
+// For the cells whose `forced` is set (ForcePlans) and whose plan differs on any side. The text
+// gives only the keys that the identity of a cell needs, and it is read back before it is returned.
+// `file`: its later path, from which its relative paths start. Throws Error{kConfig} with the first
+// reason if no plan can be given.
 PlanExperiment ExperimentOfPlans(const SystemComparison& comparison,
                                  const std::vector<SystemSide>& sides, std::size_t giver,
                                  const Catalog& catalog, const ProfileFolders& profiles,

@@ -1,5 +1,5 @@
 // Models cells on the system of one side of a comparison, with the measurements of that system or
-// with a declared cluster that stands for it.
+// with a declared cluster in its place.
 #pragma once
 
 #include <map>
@@ -16,45 +16,47 @@
 
 namespace sparfuse::harness {
 
-// Where the model has the times of a side's system from.
+// The source of the times with which the model computes a side's system.
 struct SideProfile {
   std::string name;          // "profile trials of a", "lab (measured)"
   std::string declared;      // a declared cluster; "": measured
   std::string file;          // named, and measured; else ""
-  ProfileOutcomes outcomes;  // of profile trials, where it is measured
+  ProfileOutcomes outcomes;  // of profile trials, if it is measured
 };
 
-// named: a cluster of results/profiles, as cells name one; "": all that was measured of the side's
-// machine, in its own profile trials of the current revisions and in files of results/profiles.
-// Throws what reading the named one throws; without a name, outcomes may be empty.
+// named: a cluster of results/profiles, by the name that cells use. "": all measurements of the
+// side's machine, from its own profile trials of the current revisions and from files of
+// results/profiles. Throws the errors of reading the named one. Without a name, outcomes may be
+// empty.
 SideProfile ProfileOfSide(const SystemSide& side, const Catalog& catalog,
                           const ProfileFolders& profiles, const std::string& named);
 
-// A ratio of two cells by the model, and the same in each draw of what is not known of the system.
+// A ratio of two cells by the model, and the same ratio in each draw of the system's uncertain
+// inputs.
 struct ModelledRatio {
   double value = 1;
-  // kDraws; empty where the profile does not say how well it is known.
+  // kDraws; empty if the profile does not say how well it is known.
   std::vector<double> draws = {};
 
   // With the ends that the draws leave, no ends without them.
   Interval Band() const;
 };
-// Of the same draws: those of ratios that have none are not known either.
+// Divides draw by draw. If one of the two has no draws, the result has none.
 ModelledRatio operator/(const ModelledRatio& a, const ModelledRatio& b);
 
 class ModelledSide {
  public:
-  // Draws of measured profiles are independent of those of a side with another `stream`, draws of
-  // declared clusters are those of all declared clusters: equal inputs have equal errors.
+  // Draws of measured profiles are independent between sides with different `stream`. All declared
+  // clusters share the same draws, so that equal inputs have equal errors.
   ModelledSide(const ProfileFolders& profiles, std::string side, SideProfile profile, int stream);
 
   const SideProfile& profile() const noexcept { return profile_; }
 
-  // Of `metric` (throughput, step_seconds or exposed_communication_seconds) of two live cells that
-  // differ in their method alone. hosts: that ranks are on; with more than one each has a machine,
-  // else they share the cores of one, as live ranks do. Throws Error{kConfig} naming what the
-  // profile lacks and the command that measures it. Cost: simulates each cell once, and a step of
-  // it kDraws times; what was simulated is kept.
+  // The ratio in `metric` (throughput, step_seconds or exposed_communication_seconds) of two live
+  // cells that differ in their method alone. hosts: the number of hosts with ranks. With more than
+  // one each rank has a machine of its own; else all share the cores of one, like live ranks.
+  // Throws Error{kConfig} naming the missing part of the profile and the command that measures it.
+  // Cost: simulates each cell once, and a step of it kDraws times; results are kept.
   ModelledRatio RatioOf(const CellConfig& cell, const CellConfig& over, const std::string& metric,
                         int hosts);
 

@@ -10,25 +10,26 @@
 
 namespace sparfuse::harness {
 
-// Of two quantities that are known independently: ends are as far from the product as the root of
-// the sum of squares of how far the ends of each are from it, as logarithms. Without ends where
-// either has none. n: of the first.
+// The product of two quantities that are known independently. The distance of its ends, in the
+// logarithm, is the root of the sum of squares of the two distances. It has no ends if one of the
+// two has none. n: of the first.
 Interval Product(const Interval& a, const Interval& b);
 
 Interval Inverse(const Interval& of);
 
-// Sets `transported` of every cell of the comparison. A ratio R of the first side, which its model
-// says is m, becomes R M / m where the model of the other side says M: what the model does not know
-// of a method on the first side (R / m) is taken to hold on the other one, too. The residual is
-// what that side measured, over this. Intervals: of the first's blocks, or of both sides' as
-// verdicts have them, and of the draws of M / m.
+// Sets `transported` of every cell of the comparison. Say the first side measured a ratio R, its
+// model computes m, and the model of the other side computes M. The predicted ratio of the other
+// side is R M / m: the error of the model on the first side (R / m) is assumed to hold on the
+// other, too. The residual is the other side's measured ratio over this. The intervals are those of
+// the first side's blocks, or of both sides' as for verdicts, combined with the draws of M / m.
 //
-// models: as the comparison's sides. Throws what damaged profiles throw; what is missing stands in
-// `lacks`.
+// models: in the order of the comparison's sides. Throws the errors of damaged profiles; missing
+// facts are named in `lacks`.
 void CarryOver(SystemComparison& comparison,
                const std::vector<std::unique_ptr<ModelledSide>>& models);
 
-// Hosts that a setting's ranks were on, of a side or, where its trials do not say, of the first.
+// The number of hosts with ranks in a setting, on a side or, if its trials do not say, on the first
+// side.
 int HostsOf(const ComparedSetting& setting, std::size_t side);
 
 }  // namespace sparfuse::harness

@@ -111,7 +111,7 @@ def _names(files, meta, key):
 
 
 def find(place):
-    """The data set at a folder or a tar, or None where it is no CIFAR."""
+    """The data set at a folder or a tar, or None if it is not CIFAR."""
     files = _Files(place)
     for form, (splits, meta, labels, names) in _PICKLES.items():
         if all(files.has(name) for batch in splits.values() for name in batch):

@@ -1,4 +1,4 @@
-"""The error of what a user gives: its text names the place, the value and what was expected."""
+"""The error of a user's mistake: its text names the place, the value and the expected form."""
 
 
 class DataError(Exception):

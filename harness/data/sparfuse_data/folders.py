@@ -30,7 +30,7 @@ def read_meta(folder):
 
 
 def summary(folder):
-    """What a list says of a folder."""
+    """A list's entry for a folder."""
     meta = read_meta(folder)
     content, size = meta["content"], 0
     counts = {}

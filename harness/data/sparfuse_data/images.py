@@ -1,4 +1,4 @@
-"""Finds images in the layouts that people have, and says what each file's record is."""
+"""Finds images in the usual layouts, and makes the record of each file."""
 
 import dataclasses
 import hashlib
@@ -304,7 +304,7 @@ def from_tars(place, paths, labels):
 
 
 def from_shards(place, paths):
-    """KEY.jpg and KEY.cls beside one another in tars; shards are of train unless named otherwise."""
+    """KEY.jpg and KEY.cls in tars; shards belong to train unless named otherwise."""
     splits, classes, keys = {"train": [], "test": []}, set(), set()
     read = _reader_of_parts()
     for path in sorted(paths):

@@ -31,7 +31,7 @@ class Questions:
 
 
 def find(place):
-    """Questions of a folder, or None where it has none."""
+    """Questions of a folder, or None if it has none."""
     if not place.is_dir():
         return None
     files = {}
@@ -239,7 +239,7 @@ def _spans(count, room, stride):
 
 
 def _best_span(spans, place):
-    """Where the window begins that has most context on the poorer side of a piece."""
+    """The begin of the window with most context on the poorer side of a piece."""
     best, most = None, None
     for begin, length in spans:
         if not begin <= place < begin + length:

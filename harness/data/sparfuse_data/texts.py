@@ -74,7 +74,7 @@ def _parquet_lines(path):
 
 
 def find(place):
-    """The texts of a folder or of one file, or None where there are none."""
+    """The texts of a folder or of one file, or None if there are none."""
     paths = sorted(p for p in ([place] if place.is_file() else place.iterdir()) if p.is_file())
     paths = [p for p in paths if p.suffix in (".tokens", ".raw", ".txt", ".parquet")]
     files = {split: [p for p in paths if any(_is_of(p, name) for name in names)]

@@ -206,7 +206,7 @@ class RecordsWriter:
         self.saved_at, self.saved_size = time.monotonic(), self.size
 
     def close(self):
-        """What meta.json says of the split."""
+        """The entry of meta.json for the split."""
         self.save()
         for file in self.files.values():
             file.close()

@@ -1,7 +1,7 @@
 """Reads the experiment that spec.json describes.
 
-Which trials count, which cells are compared and every interval and ratio stand in spec.json, which
-the harness writes (harness/report); nothing of it is decided or computed again here.
+The trials that count, the compared cells and every interval and ratio are in spec.json, which
+the harness writes (harness/report). Nothing is decided or computed again here.
 """
 
 import json
@@ -14,7 +14,7 @@ FORM = 2  # of spec.json (kSpecForm of harness/report/spec.hpp)
 
 
 class SpecError(Exception):
-    """An experiment description that cannot be used; the message says what was expected."""
+    """An experiment description that cannot be used; the message says the expected form."""
 
 
 class NoData(Exception):
@@ -240,7 +240,7 @@ def shown_with(part, figure, metric, but=None):
 
 
 class Panel:
-    """The cells of one panel of a figure, and the words that set it apart, as the harness found them
+    """The cells of one panel of a figure, and the words that distinguish it, as the harness found them
     (harness/report/figures/panels.hpp)."""
 
     def __init__(self, part, given):

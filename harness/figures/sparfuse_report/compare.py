@@ -1,4 +1,4 @@
-"""Draws what `sparfuse compare` found: ratios of two systems side by side, or of several as slopes.
+"""Draws the results of `sparfuse compare`: ratios of two systems side by side, or of several as slopes.
 Absolute values are not drawn."""
 
 import hashlib
@@ -22,7 +22,7 @@ PLAN = "#8a5a00"
 
 
 def file_name(experiment, part):
-    """A file name for each pair; a digest tells apart names with characters that a file cannot have."""
+    """A file name for each pair; a digest distinguishes names with characters that a file cannot have."""
     name = f"compare-{experiment}-{part}"
     safe = re.sub(r"[^A-Za-z0-9._-]", "-", name)
     if safe == name and "-" not in part:

@@ -1,4 +1,4 @@
-"""Finds in the series of trials where the time of their steps goes.
+"""Divides the time of steps among its causes, from the series of trials.
 
 The parts of a trial's step are those of the slowest rank of each step, as its metrics'; means over
 the third of the measured steps whose durations lie around the median, so that they add up. What
@@ -104,7 +104,7 @@ def traced_steps(trial):
 
 
 def _traces_of(trial, outcome):
-    """Waits by unit, and seconds of work beside backward, as means over the traced steps; None for a
+    """Waits by unit, and seconds of work during backward, as means over the traced steps; None for a
     trial that kept no spans."""
     traced = traced_steps(trial)
     if not traced:

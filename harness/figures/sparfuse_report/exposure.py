@@ -1,4 +1,4 @@
-"""Finds what the compute lane waited for, from the spans of one rank and step.
+"""Finds the causes of the compute lane's waits, from the spans of one rank and step.
 
 A wait is cut wherever something else begins or ends, and each piece goes to what was under way on
 this rank: exchanges before all else (in equal shares where there are several), then negotiations,

@@ -1,4 +1,4 @@
-"""Reads results of others that were imported. They stand beside ours in a colour of their own;
+"""Reads results of others that were imported. They are drawn with ours in a colour of their own;
 nothing is divided by them or judged by them."""
 
 import re
@@ -40,7 +40,7 @@ class Result:
 
 
 class Beside:
-    """The imported results beside the cells of one figure, and those of them that are drawn."""
+    """The imported results that fit the cells of one figure, and the drawn ones among them."""
 
     def __init__(self, part):
         given = part.imported.get("results") or []

@@ -1,4 +1,4 @@
-"""Makes the page of a paper: what its experiments found, their figures, verdicts, and what did not
+"""Makes the page of a paper: findings of its experiments, figures, verdicts, and results that did not
 run."""
 
 import collections

@@ -1,4 +1,4 @@
-"""Keeps characters that turn a line round, or command a terminal, out of what pages say."""
+"""Keeps characters that reverse a line or command a terminal out of pages."""
 
 import re
 

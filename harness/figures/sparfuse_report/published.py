@@ -1,4 +1,4 @@
-"""Holds the published values that stand beside ours: the rows of a figure's entry, which the harness
+"""Holds the published values that are drawn with ours: the rows of a figure's entry, which the harness
 has read and placed (harness/report/figures/published_rows.hpp)."""
 
 
@@ -26,5 +26,5 @@ class Published:
         return bool(self.rows)
 
     def of(self, workload):
-        """The rows that stand beside our workload, without stated gains."""
+        """The rows for our workload, without stated gains."""
         return [row for row in self.rows if row.workload in (None, workload) and not row.stated]

@@ -1,4 +1,4 @@
-"""Makes one self-contained HTML file of an experiment: what was found, figures, tables, verdicts,
+"""Makes one self-contained HTML file of an experiment: findings, figures, tables, verdicts,
 failures, model check, provenance."""
 
 import base64

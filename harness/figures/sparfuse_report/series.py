@@ -8,7 +8,7 @@ import numpy as np
 
 
 class SeriesError(Exception):
-    """A series that cannot be read; the message names the file and what was expected."""
+    """A series that cannot be read; the message names the file and the expected form."""
 
 
 def kept(path):

@@ -245,7 +245,7 @@ def entry(label, **look):
 
 
 def note(axes, text, at, offset, **look):
-    """Writes a text `offset` points beside the place `at`."""
+    """Writes a text `offset` points from the place `at`."""
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **look)
 
 

@@ -325,7 +325,7 @@ class BoundMethod : public MadeByInit {
   }
 
   void RequireBegun(const std::string& what) const {
-    SPARFUSE_REQUIRE(begun_, what + ": there is no anchor yet; expected a call of begin before");
+    SPARFUSE_REQUIRE(begun_, what + ": there is no anchor yet; call begin first");
   }
 
   std::size_t fragments() {

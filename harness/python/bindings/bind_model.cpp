@@ -29,7 +29,7 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
                    "the method exchanges parameters once in a window of steps, but a single step "
                    "is modelled; expected a method that exchanges gradients in every step");
   SPARFUSE_REQUIRE(!method.composition().strategy->delays,
-                   "the method's exchanges go on beside the next step, but a single step is "
+                   "the method's exchanges continue during the next step, but a single step is "
                    "modelled; expected a method that exchanges gradients in every step");
   BackwardProfile backward;
   backward.forward_seconds = forward_seconds;

@@ -1,4 +1,4 @@
-// Declares the classes Sparsifier and Quantizer of Python, and binds what both have.
+// Declares the classes Sparsifier and Quantizer of Python, and binds the functions that both have.
 #pragma once
 
 #include <pybind11/stl.h>
@@ -30,7 +30,7 @@ struct Bound : MadeByInit {
 using BoundSparsifier = Bound<ConfiguredSparsifier, Selector>;
 using BoundQuantizer = Bound<const ConfiguredQuantizer, Encoder>;
 
-// Sparsifier.select and Quantizer.encode: NumPy arrays of what the compressor makes of g.
+// Sparsifier.select and Quantizer.encode: the compressor's results for g, as NumPy arrays.
 template <class Object>
 auto CompressOne(Object& self, const pybind11::object& g,
                  const Given<"name", std::optional<std::string>>& name,
@@ -45,8 +45,8 @@ auto CompressOne(Object& self, const pybind11::object& g,
              .Release();
 }
 
-// Saves what a compressor keeps in a dict, as "steps" and, of a class in Python, "parts". `also`
-// runs while nothing changes. Needs the GIL.
+// Saves the state of a compressor in a dict, as "steps" and, for a class in Python, "parts". `also`
+// runs while nothing changes. The caller holds the GIL.
 template <class Compressor, class Also = void (*)()>
 void SaveState(
     Compressor& compressor, ObjectMutex& mutex, pybind11::dict& state, const Also& also = [] {}) {
@@ -63,8 +63,8 @@ void SaveState(
   state["steps"] = StepsToPython(steps);
 }
 
-// Goes on from what SaveState saved, or throws what TensorSteps and LoadMemories do. `also` runs
-// then.
+// Restores the state that SaveState saved. Throws the errors of TensorSteps and LoadMemories.
+// `also` runs then.
 template <class Compressor, class Also = void (*)()>
 void LoadState(
     Compressor& compressor, ObjectMutex& mutex, const pybind11::object& state,
@@ -106,14 +106,14 @@ void BindPickling(pybind11::class_<Object>& type) {
       });
 }
 
-// A property's example: what follows "sparfuse.CLASS" in the call, and what that prints.
+// A property's example: the call after "sparfuse.CLASS", and its output.
 struct Example {
   const char* call;
   const char* printed;
 };
 
 // Binds the properties name, seed, options, paper, deviations and descriptor, with an example of
-// each. title: the class's name; kind: what its documentation calls what it is made with.
+// each. title: the class's name; kind: the word of the documentation for its registered part.
 template <class Object>
 void BindDescription(pybind11::class_<Object>& type, const std::string& title,
                      const std::string& kind, const std::array<Example, 6>& examples) {

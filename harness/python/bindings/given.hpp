@@ -1,5 +1,5 @@
-// Reads arguments of bound functions, with errors that name them. Where a type does not fit,
-// pybind11 says which signatures there are, and not which argument is wrong.
+// Reads arguments of bound functions, with errors that name them. If a type does not fit, pybind11
+// itself lists the signatures, and does not say which argument is wrong.
 #pragma once
 
 #include <pybind11/stl.h>
@@ -43,7 +43,7 @@ struct OptionalOf<std::optional<T>> : std::true_type {
   using Held = T;
 };
 
-// Of an argument of type T.
+// The expected form of an argument of type T.
 template <class T>
 std::string Expected() {
   if constexpr (OptionalOf<T>::value) {

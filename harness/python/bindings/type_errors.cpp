@@ -63,7 +63,7 @@ std::string Joined(const std::vector<std::string>& words, std::string_view betwe
   return text;
 }
 
-// In the place of the error that is set, if it is pybind11's for a call that fits no signature:
+// Replaces the current error if pybind11 set it for a call that fits no signature. New text:
 // "step: got (ndarray, seed=1); expected (name: str, g: object)".
 void Reword(const std::vector<py::handle>& arguments,
             const std::vector<std::pair<std::string, py::handle>>& keywords) {

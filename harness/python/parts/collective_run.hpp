@@ -20,7 +20,7 @@ struct WorkNote {
   std::uint64_t elements;
 };
 
-// What a generator asks for, by numbers from 0. Send, Receive, Work and ResultOf are called with
+// The operations of a generator, numbered from 0. Send, Receive, Work and ResultOf are called with
 // the GIL.
 class Messages {
  public:
@@ -28,7 +28,7 @@ class Messages {
   virtual std::size_t Send(int to, pybind11::bytes data) = 0;
   virtual std::size_t Receive(int from, std::size_t most) = 0;
   virtual void Work(WorkNote note) = 0;
-  // Of a message that was waited for: what came, None of a send.
+  // The result of a message after the wait: the received bytes, None for a send.
   virtual pybind11::object ResultOf(std::size_t number) = 0;
   virtual std::vector<std::size_t> NotWaitedFor(bool receives) const = 0;
   virtual int PeerOf(std::size_t number) const = 0;
@@ -42,11 +42,11 @@ struct RunPlace {
   PayloadKind payload;
   bool sums;
   std::size_t most_bytes;     // of a message
-  std::size_t element_bytes;  // of a payload; 1 where it is coded
+  std::size_t element_bytes;  // of a payload; 1 if it is coded
 };
 
-// One exchange of one rank. Takes the GIL for what it does. Throws Error{kConfig} naming the class
-// for what it raises, asks for or returns wrongly.
+// One exchange of one rank. Takes the GIL for its calls. Throws Error{kConfig} naming the class if
+// it raises an error, or yields or returns a wrong value.
 class CollectiveRun {
  public:
   // object, part and messages outlive it; own is copied.
@@ -56,7 +56,7 @@ class CollectiveRun {
   CollectiveRun& operator=(const CollectiveRun&) = delete;
   ~CollectiveRun();
 
-  // The numbers of what it waits for; nothing where it has ended.
+  // Return the numbers of the messages for which it waits; nothing if it has ended.
   std::optional<std::vector<std::size_t>> Start();
   std::optional<std::vector<std::size_t>> Resume();
 

@@ -8,7 +8,7 @@
 
 namespace sparfuse::python {
 
-// FILE as seen from the current folder. Throws Error{kConfig} naming the file that is not there.
+// Reads FILE from the current folder. Throws Error{kConfig} naming the file if it does not exist.
 PartSource ReadPartFile(const std::string& kind, const std::string& name);
 
 // From now on FindPlanner and its like find them, with the GIL or without. A file that was edited

@@ -74,8 +74,8 @@ void LoadMemories(const std::vector<PartMemory>& memories, const py::dict& state
     const char* const kind = memory.kind().c_str();
     SPARFUSE_REQUIRE(memory.kept() || !left.contains(kind),
                      memory.who() +
-                         ": the state has what it remembered, but the class has no "
-                         "load_state_dict(self, state); expected the class that saved it");
+                         ": the state has its memory, but the class has no load_state_dict(self, "
+                         "state); expected the class that saved it");
     if (!memory.kept()) continue;
     SPARFUSE_REQUIRE(left.contains(kind),
                      memory.who() +

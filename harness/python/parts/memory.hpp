@@ -10,12 +10,12 @@
 
 namespace sparfuse::python {
 
-// Whether a class, or an object of it, has state_dict(self) and load_state_dict(self, state). Needs
-// the GIL. Throws Error{kConfig}, beginning with `who`, where it has one of them alone.
+// Whether a class, or an object of it, has state_dict(self) and load_state_dict(self, state). The
+// caller holds the GIL. Throws Error{kConfig}, beginning with `who`, if it has only one of them.
 bool KeepsMemory(const pybind11::object& of, const std::string& who);
 
-// The memory of one object. All functions need the GIL, and throw Error{kConfig}, beginning with
-// `who`, for what the methods raise and for a state that is no dict.
+// The memory of one object. The caller of each function holds the GIL. All throw Error{kConfig},
+// beginning with `who`, for errors that the methods raise and for a state that is not a dict.
 class PartMemory {
  public:
   // kind: "sparsifier", "feedback", ...; who: how errors begin. Throws as KeepsMemory does.
@@ -23,12 +23,13 @@ class PartMemory {
 
   const std::string& kind() const { return kind_; }
   const std::string& who() const { return who_; }
-  // Without the methods nothing is known of a memory: it is not saved, and Load refuses.
+  // Whether the object has the methods. Without them its memory is unknown: it is not saved, and
+  // Load refuses.
   bool kept() const { return kept_; }
 
-  // A copy, of which the object changes nothing later.
+  // A copy, which the object does not change later.
   pybind11::object Save() const;
-  // state: a result of Save, which the object gets a copy of.
+  // state: a result of Save; the object gets a copy.
   void Load(const pybind11::object& state) const;
 
  private:
@@ -49,8 +50,8 @@ class HasMemory {
 
 // {kind: state} of each part that keeps a memory.
 pybind11::dict SaveMemories(const std::vector<PartMemory>& memories);
-// Restores the memory of each part that keeps one from {kind: state}. Throws Error{kConfig} naming
-// the part whose state is missing, or that has no methods for the state that is there.
+// Restores the memory of each part that has one from {kind: state}. Throws Error{kConfig} naming a
+// part whose state is missing, or that has a state but no methods for it.
 void LoadMemories(const std::vector<PartMemory>& memories, const pybind11::dict& states);
 
 }  // namespace sparfuse::python

@@ -134,8 +134,8 @@ void PartClass::ReadOptions() {
 const std::vector<OptionSpec>& PartClass::options() const {
   if (!no_option_.empty()) {
     Refuse("its constructor's \"" + no_option_ +
-           "\" has no default that is a bool, int, float or str; expected one, by which the "
-           "option is known");
+           "\" has no default that is a bool, int, float or str; expected one, which gives the "
+           "option's type");
   }
   return options_;
 }

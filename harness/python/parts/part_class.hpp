@@ -1,4 +1,4 @@
-// Loads a class of a Python file that is a part of methods, and reads what it says of itself.
+// Loads a class of a Python file that is a part of methods, and reads its attributes.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,8 +17,8 @@ namespace sparfuse::python {
 
 using harness::PartSource;
 
-// The last line of what Python would print of an error, and its place: "ValueError: no good
-// (FILE.py, line 7)". Needs the GIL.
+// The last line of Python's report of an error, and its place: "ValueError: no good (FILE.py, line
+// 7)". The caller holds the GIL.
 std::string LastLine(const pybind11::error_already_set& error);
 
 // Seconds that this process has spent in calls of parts written in Python, their waiting for
@@ -27,9 +27,9 @@ double PythonSeconds();
 
 class PartClass {
  public:
-  // Runs the file's text, and checks the attribute `kind`, where the class has it, that there is
-  // each of `methods`, written as "plan(layout, given)", and KeepsMemory. Needs the GIL. Throws
-  // Error{kConfig} naming file, class and what was expected.
+  // Runs the file's text. Checks the attribute `kind` if the class has it, each of `methods`
+  // (written as "plan(layout, given)"), and KeepsMemory. The caller holds the GIL. Throws
+  // Error{kConfig} naming file, class and the expected form.
   PartClass(PartSource source, const std::vector<std::string>& methods);
 
   const PartSource& source() const { return source_; }
@@ -39,17 +39,17 @@ class PartClass {
   [[noreturn]] void Refuse(const std::string& what) const;
 
   // Attributes of the class. Need the GIL. Throw Error{kConfig} for one of another type.
-  std::string Text(const char* attribute) const;  // "" where there is none
+  std::string Text(const char* attribute) const;  // "" if there is none
   bool Flag(const char* attribute, bool fallback) const;
-  // The keywords of the constructor but for "seed". Throws Error{kConfig} for one without a default
-  // that is an option.
+  // The keywords of the constructor except "seed". Throws Error{kConfig} for a keyword whose
+  // default is missing or cannot be an option.
   const std::vector<OptionSpec>& options() const;
 
   // An object of the class. seed: for a constructor that takes one. Takes the GIL. Throws
-  // Error{kConfig} with what the constructor raises.
+  // Error{kConfig} with the error that the constructor raises.
   KeptObject Make(const Options& resolved, std::optional<std::uint64_t> seed = {}) const;
 
-  // Of an object that Make returned. Needs the GIL.
+  // The memory of an object that Make returned. The caller holds the GIL.
   PartMemory MemoryOf(const KeptObject& object) const { return {source_.kind, Who(), object}; }
 
  private:
@@ -58,12 +58,12 @@ class PartClass {
   PartSource source_;
   pybind11::object type_;
   std::vector<OptionSpec> options_;
-  std::string no_option_;  // a keyword that has no such default
+  std::string no_option_;  // a keyword without such a default
   bool takes_seed_ = false;
 };
 
-// Runs `call` with the GIL, and counts its time. What Python raises in it is thrown as
-// Error{kConfig}: who, what was called with which tensor or step, and the error's last line.
+// Runs `call` with the GIL, and counts its time. An error of Python is thrown as Error{kConfig}
+// that names the class, the call with its tensor or step, and the error's last line.
 class PartCall {
  public:
   PartCall(const PartClass& part, std::string called) : part_(part), called_(std::move(called)) {}
@@ -71,7 +71,7 @@ class PartCall {
   template <class Call>
   auto operator()(const Call& call) const;
 
-  // What it returned is not what was expected.
+  // Throws that the returned value has the wrong form.
   [[noreturn]] void Returned(const std::string& what) const {
     part_.Refuse(called_ + " returned " + what);
   }
@@ -83,7 +83,7 @@ class PartCall {
   std::string called_;
 };
 
-// Adds what it lives to PythonSeconds.
+// Adds its lifetime to PythonSeconds.
 class PythonTime {
  public:
   PythonTime();

@@ -43,12 +43,13 @@ pybind11::array ReadOnlyCopy(std::span<const T> values) {
   return copy;
 }
 
-// Throws Error{kConfig} where the class keeps the view beyond the call, but for what it returned.
+// Throws Error{kConfig} if the class keeps the view after the call, except within the returned
+// object.
 void RequireLetGo(const pybind11::array& view, const char* what, const pybind11::object& returned,
                   const PartCall& call);
 
-// Copies the float32 array of one dimension that a call returned. Throws Error{kConfig} for
-// another type, dtype or size, and for what is not finite.
+// Copies the float32 array of one dimension that a call returned. Throws Error{kConfig} for another
+// type, dtype or size, and for values that are not finite.
 void ReadFloatsOf(const pybind11::object& returned, std::span<float> to, const PartCall& call);
 void RequireFiniteOf(std::span<const float> values, const PartCall& call);
 

@@ -39,7 +39,7 @@ def parts(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part(kind: str, name: str) -> str:
-    """The part that a name stands for: the name itself, or a class or library in another place."""
+    """The part that a name means: the name itself, or a class or library in another place."""
     if not isinstance(name, str) or name.startswith(PREFIXES):
         return name
     places = [("sparfuse itself", name)] if name in _core._part_names()[kind] else []

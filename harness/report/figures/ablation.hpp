@@ -29,7 +29,7 @@ struct AblationStep {
   std::vector<std::pair<nlohmann::json, PrintedGain>> printed;  // by place of published rows
   const PublishedRow* stated = nullptr;
 };
-// A step for each variant but the first. `rows` are those of the panel.
+// A step for each variant after the first. `rows` are the panel's.
 std::vector<AblationStep> AblationSteps(const std::vector<std::string>& variants,
                                         const Panel& panel, const PartResult& result,
                                         const PublishedRows& published,

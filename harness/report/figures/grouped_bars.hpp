@@ -21,7 +21,7 @@ struct GroupedBar {
   std::string name = {};                 // of the series
   std::optional<std::size_t> cell = {};  // position in the part; nothing if only the paper has it
   std::optional<Interval> value = {};    // of ours, or of our ratio
-  std::vector<double> dots = {};         // the same of each block
+  std::vector<double> dots = {};         // the value of each block
   std::string why = {};                  // the words if there is no value
   std::vector<std::pair<const PublishedRow*, double>> printed = {};  // and the height of each
 
@@ -44,7 +44,7 @@ struct GroupedBars {
 GroupedBars GroupedBarsOf(const nlohmann::json& figure, const PartResult& result,
                           const PublishedRows& published);
 
-// Our numbers beside the paper's.
+// Our numbers next to the paper's.
 GroupedTable GroupedBarsTable(const nlohmann::json& figure, const PartResult& result,
                               const GroupedBars& bars, const PublishedRows& published,
                               const Catalog& catalog);

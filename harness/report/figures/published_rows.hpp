@@ -1,5 +1,5 @@
-// Reads the published numbers of a figure's entry, and finds the cells and panels beside which each
-// stands.
+// Reads the published numbers of a figure's entry, and finds the cells and panels with which each
+// is drawn.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct PublishedRow {
   std::string workload;         // our workload; "": any that the figure shows
   std::string sparsifier;       // in small letters, without origin and punctuation; "": not stated
   std::string hardware;         // hardware and network; "": not stated
-  std::string cluster;          // our cluster that stands for the network; "": any
+  std::string cluster;          // our cluster for the network; "": any
   std::optional<double> value;  // absent for a range
   std::optional<double> density;  // these three absent if the paper does not state them
   std::optional<int> workers;
@@ -33,10 +33,10 @@ struct PublishedRow {
   // Ours, or theirs of a method that we do not have.
   const std::string& name() const { return ours.empty() ? method : ours; }
   bool IsOf(const std::string& label) const { return workload.empty() || workload == label; }
-  // Whether it may stand beside a cell of the workload.
+  // Whether it may be drawn next to a cell of the workload.
   bool StandsBeside(const std::string& label) const { return IsOf(label) && !stated && !apart; }
-  // The value on the axis `x` as a cell has it, but a link's speed for a link and `sparsifier` for
-  // a sparsifier; null if the paper does not state it.
+  // The value on the axis `x` in the form of a cell's key. A link becomes its speed, and a
+  // sparsifier becomes `sparsifier`. Null if the paper does not state it.
   nlohmann::json Place(const std::string& x) const;
 };
 
@@ -57,15 +57,15 @@ class PublishedRows {
                 const std::vector<std::string>& calibration);
 
   const std::vector<PublishedRow>& rows() const { return rows_; }
-  // Our method of a published one; "" for none.
+  // Our method for a published one; "" for none.
   std::string OursOf(const std::string& method) const;
 
   // Whether the setting that the paper states for the row, `x` aside, is the cell's.
   static bool Fits(const PublishedRow& row, const CellConfig& config, const std::string& x = "");
 
-  // The rows of each panel. A row stands in the panels of its workload that have the paper's
-  // setting; if an artifact has no such row, all its rows stand in all panels of the workload, and
-  // are `elsewhere`.
+  // The rows of each panel. A row is drawn in the panels of its workload that have the paper's
+  // setting. If no row of an artifact has one, all its rows are drawn in all panels of the
+  // workload, and are `elsewhere`.
   struct Placed {
     std::vector<std::vector<const PublishedRow*>> of_panels;
     std::vector<const PublishedRow*> elsewhere;
@@ -85,10 +85,10 @@ class PublishedRows {
   std::vector<std::string> obtained_;  // how the numbers were: "digitised"
 };
 
-// The paper's settings of rows that stand beside another setting of ours; "" without rows.
+// The paper's settings of the rows that are drawn with another setting of ours; "" without rows.
 std::string SettingsThatDiffer(const std::vector<const PublishedRow*>& elsewhere);
 
-// Tells a figure's entry what to draw of the rows: each gets {name, number, from_text, calibrated,
+// Adds to a figure's entry the form of its rows: each gets {name, number, from_text, calibrated,
 // setting}, and the entry's `published` gets {source, artifacts, elsewhere}.
 void DescribePublished(nlohmann::json& figure, const PublishedRows& published,
                        const std::vector<const PublishedRow*>& elsewhere);

@@ -243,7 +243,7 @@ GroupedTable TestbedTable(const std::vector<TestbedPredictions>& found) {
     const Predictions predicted = Those(each.predictions, false);
     for (const auto& [kind, some] :
          {std::pair("predicted", predicted),
-          std::pair("predicted but for the first", BeyondFirst(predicted)),
+          std::pair("predicted, without the first", BeyondFirst(predicted)),
           std::pair("calibrated with", Those(each.predictions, true))}) {
       const std::size_t begin = rows.size();
       for (auto& row : SkillRows(some)) {

@@ -1,5 +1,5 @@
-// Judges predictions of published numbers beside formulas and predictors that need no model: a
-// model has skill where it is nearer than they are.
+// Compares predictions of published numbers with formulas and with predictors that need no model. A
+// model has skill if it is nearer than they are.
 #pragma once
 
 #include <map>
@@ -38,7 +38,8 @@ struct Prediction {
 std::vector<Prediction> PredictionsOf(const nlohmann::json& figure, const PartResult& result,
                                       const PublishedRows& published);
 
-// Those that the figure's first number predicts, too; empty if it predicts all.
+// The predictions of the numbers that the predictor "first" also predicts; empty if it predicts
+// all.
 std::vector<Prediction> BeyondFirst(const std::vector<Prediction>& predictions);
 
 // A row a predictor: {name, n, median, 90th percentile, too high, pairs in order, nearest}. Only a
@@ -48,12 +49,12 @@ std::vector<std::vector<std::string>> SkillRows(const std::vector<Prediction>& p
 // The table of a figure's predictors, by heading; calibration inputs are left out.
 GroupedTable SkillTable(const std::vector<std::pair<std::string, std::vector<Prediction>>>& groups);
 
-// The predictions of one figure among those of all testbeds.
+// The predictions of one figure, in the list of all testbeds.
 struct TestbedPredictions {
   std::string testbed, figure;
   std::vector<Prediction> predictions;
 };
-// Those of an experiment's figures that have some. `results`: of its parts.
+// The predictions of those figures of an experiment that have some. `results`: of its parts.
 std::vector<TestbedPredictions> PredictionsIn(const Experiment& experiment,
                                               const std::vector<PartResult>& results,
                                               const Catalog& catalog);

@@ -1,4 +1,4 @@
-// Chooses the columns of result tables: keys that tell cells apart, and metrics.
+// Chooses the columns of result tables: keys in which cells differ, and metrics.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,8 +12,8 @@
 
 namespace sparfuse::harness {
 
-// Configurations are JSON here: paths lead into their tables, and stored ones may have keys that
-// this program does not know.
+// Configurations are JSON here, because paths lead into their tables, and stored ones may have keys
+// that this program does not know.
 
 // A key of a configuration, or a way into its tables: "inputs.host", "recipe.learning_rate".
 struct KeyColumn {
@@ -21,14 +21,14 @@ struct KeyColumn {
   std::string title;
 };
 
-// The columns that, beside the method, tell the cells (or profile trials) of a table apart:
-// workload and workers; of the usual keys (mode, link, density, ...) those in which the cells
-// differ; then every other one in which cells differ that all of these leave alike.
-// configs: JSON, since a column is a path of keys.
+// The columns that, together with the method, distinguish the cells (or profile trials) of a table.
+// They are workload and workers; the usual keys (mode, link, density, ...) in which the cells
+// differ; then every other key that distinguishes cells which agree in all of these.
+// configs: JSON, because a column is a path of keys.
 std::vector<KeyColumn> KeyColumnsOf(const std::vector<nlohmann::json>& configs);
 std::vector<KeyColumn> KeyColumnsOf(const Part& part);
 
-// What `config` has of a column; null where it has nothing.
+// The value of `config` in a column; null if it has none.
 nlohmann::json KeyValue(const nlohmann::json& config, const KeyColumn& column);
 
 // The same for people: "1 Gbit/s", kNone for nothing.
@@ -44,15 +44,15 @@ struct MetricColumn {
   const char* ratio = nullptr;     // "vs": heads the column of ratios to the reference
   const char* share_of = nullptr;  // a metric: tables show how much of it this is
   bool of_target = false;          // tables show how many blocks reached the target
-  bool rare = false;               // tables lack it where no cell has it
+  bool rare = false;               // tables lack it if no cell has it
 };
 std::span<const MetricColumn> MetricColumnsOf(const Part& part);
 
 // The base unit of a metric: "s", "B" or "1".
 std::string UnitOf(std::string_view metric);
-// The same, but of throughput what the workload of `config` counts: "images/s".
+// As above; the unit of throughput is that of the workload of `config`: "images/s".
 std::string UnitOf(std::string_view metric, const nlohmann::json& config, const Catalog& catalog);
-// The same of a cell with results, whose trials say what an evaluation is in: "accuracy".
+// As above, of a cell with results; its trials give the unit of an evaluation: "accuracy".
 std::string UnitOf(std::string_view metric, const CellResult& cell, const Catalog& catalog);
 
 }  // namespace sparfuse::harness

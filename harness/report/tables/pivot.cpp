@@ -104,9 +104,9 @@ class Pivot {
     pivoted.caption = table_.caption;
     pivoted.notes = table_.notes;
     for (const KeyColumn& axis : rows_) pivoted.AddColumn(axis.title, 'l');
-    for (const Labels& labels : column_order_) pivoted.AddColumn(HeadOf(labels), 'r');
+    for (const Labels& labels : column_order_) pivoted.AddColumn(HeadOf(shown_.at(labels)), 'r');
     for (const Labels& labels : row_order_) {
-      std::vector<std::string> row = labels;
+      std::vector<std::string> row = shown_.at(labels);
       for (const Labels& column : column_order_) {
         const auto cell = places_.find({labels, column});
         row.push_back(cell == places_.end() ? kNone : CellText(cell->second));
@@ -185,8 +185,20 @@ class Pivot {
     if (std::ranges::find(row_order_, across) == row_order_.end()) row_order_.push_back(across);
     if (std::ranges::find(column_order_, down) == column_order_.end())
       column_order_.push_back(down);
+    Show(across, rows_, row);
+    Show(down, columns_, row);
     const auto [place, added] = places_.emplace(std::pair(across, down), row);
     if (!added && row < result_.cells.size()) RefuseTwo(place->second, row);
+  }
+
+  // Keeps the labels as the text shows them: a method has the mark of its note.
+  void Show(const Labels& labels, const std::vector<KeyColumn>& axes, std::size_t row) {
+    Labels& shown = shown_.emplace(labels, labels).first->second;
+    const std::string& method = table_.rows[row].front();
+    for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+      if (axes[axis].path == kMethod.path && method.starts_with(shown[axis] + " ["))
+        shown[axis] = method;
+    }
   }
 
   [[noreturn]] void RefuseTwo(std::size_t first, std::size_t second) const {
@@ -246,6 +258,7 @@ class Pivot {
   std::vector<KeyColumn> rows_, columns_;
   std::vector<Value> values_;
   std::vector<Labels> row_order_, column_order_;  // in the order of the cells
+  std::map<Labels, Labels> shown_;                // of a row or a column, with marks of notes
   std::map<std::pair<Labels, Labels>, std::size_t> places_;
 };
 

@@ -11,21 +11,21 @@
 
 namespace sparfuse::harness {
 
-// Axes are keys of cells by name or path, as tables head them: "method", "workers", "link",
-// "recipe.learning_rate". Values are columns of the result table, by heading or metric:
+// Axes are keys of cells by name or path, with the names of table headings: "method", "workers",
+// "link", "recipe.learning_rate". Values are columns of the result table, by heading or metric:
 // "throughput", "step_seconds", "vs", "n"; none: the table's first.
 struct PivotRequest {
   std::vector<std::string> rows, columns, values;
 };
 
-// A table for each part; several values of a cell are in one field, parted by semicolons, and kNone
-// stands where there is no cell. Throws Error{kConfig} for an axis or a value that no part has, and
-// for two cells in one place, with the axis that tells them apart.
+// A table for each part. Several values of a cell are in one field, separated by semicolons; kNone
+// means that there is no cell. Throws Error{kConfig} for an axis or a value that no part has, and
+// for two cells in one place, with the axis that distinguishes them.
 std::vector<Table> PivotTables(const std::vector<PartResult>& results, const PivotRequest& request,
                                const Catalog& catalog);
 
-// The rows of all parts as numbers in base units: part, the rows' axes, and each value of each
-// setting of the columns' axes by its name, null if there is no number.
+// The rows of all parts as numbers in base units: part, the axes of rows, and for each setting of
+// the columns' axes its values, by name. A missing number is null.
 std::vector<nlohmann::ordered_json> PivotNumbers(const std::vector<PartResult>& results,
                                                  const PivotRequest& request,
                                                  const Catalog& catalog);

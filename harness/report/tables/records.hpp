@@ -20,7 +20,7 @@ struct ResultRecord {
   // "imported", of others
   std::string_view what;
   std::string part;
-  // That tell the cells of the part apart, the method first.
+  // The keys that distinguish the part's cells, the method first.
   nlohmann::ordered_json keys = nlohmann::ordered_json::object();
   std::string metric, unit;  // "seconds", "bytes", "images/s"; "" for a pure number
   std::string over;          // of a ratio or difference: a method, or the other cell's keys
@@ -29,12 +29,12 @@ struct ResultRecord {
   std::string mode;
   std::string quote, verdict;      // of claims
   std::string relation;            // of claims: "=", "<", ...
-  std::optional<double> expected;  // of claims: what `value` has this relation to
+  std::optional<double> expected;  // of claims: the other side of the relation
   std::string hardware;            // of the trials of the part
   std::string note;                // why there is no number; "oversubscribed"
 };
 
-// `parts` (each followed by its twins where it is predicted) and `results` are in the same order.
+// `parts` (each followed by its twins if it is predicted) and `results` are in the same order.
 std::vector<ResultRecord> RecordsOf(const std::vector<Part>& parts,
                                     const std::vector<PartResult>& results, const Catalog& catalog);
 

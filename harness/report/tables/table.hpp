@@ -13,7 +13,7 @@
 
 namespace sparfuse::harness {
 
-// A row has the keys that tell its cell apart (columns.hpp); excluded cells show en dashes, with
+// A row has the keys that distinguish its cell (columns.hpp). Excluded cells show en dashes, with
 // their reason below.
 Table ResultTable(const PartResult& result, const Catalog& catalog);
 Table ClaimTable(const PartResult& result);
@@ -24,12 +24,12 @@ Table ImportedTable(std::string title, std::span<const ImportedCell> cells);
 // batch_per_worker, network_gbps, target, system, source, stated, doubt, n, metrics: {name: {unit,
 // value, low, high}}, trials: [{id, block, directory}]}]
 nlohmann::json ImportedJson(std::span<const ImportedCell> cells);
-// Of passes, slowest tensors, kernels and links. `outcomes` are as in a file of results/profiles
-// (docs/profiles-and-clusters.md). Intervals are 95 %.
+// Tables of passes, slowest tensors, kernels and links. `outcomes` are as in a file of
+// results/profiles (docs/profiles-and-clusters.md). Intervals are 95 %.
 std::vector<Table> ProfileTables(const ProfileOutcomes& outcomes);
 
-// Why the number cannot be, as the import found, and what other imports have in its place; "" of
-// one without doubts.
+// The reason of the import's doubt in the number, and the value of other imports instead; "" if
+// there is no doubt.
 std::string DoubtOf(const ImportedCell& cell);
 
 // A claim in the words of tables and reports.

@@ -21,20 +21,20 @@ class Disturbances {
   // when nothing disturbs them.
   explicit Disturbances(const std::vector<TrialRow>& rows);
 
-  // `readings` with the judgement; nothing for nothing.
+  // Adds the judgement to `readings`; nothing if there are none.
   std::optional<Quiet> Judge(const PlannedTrial& trial, const std::optional<Quiet>& readings);
 
-  // Whether `trial`, which ran `times` times, last for `seconds`, runs once more at once: a
-  // disturbed throughput trial, up to [quiet] reruns, while the budget lasts. What a trained model
-  // reaches does not depend on its neighbours. planned_seconds: of all that the run has done and
-  // will do, reruns apart; below 0 where that is not known yet. A call that answers yes takes
-  // `seconds` from the budget.
+  // Whether `trial`, which ran `times` times, the last time for `seconds`, runs once more at once.
+  // This holds for a disturbed throughput trial, up to [quiet] reruns, while the budget lasts. A
+  // trained model's quality does not depend on other load. planned_seconds: of all trials of the
+  // run, past and future, without reruns; below 0 if it is not known yet. If the answer is yes, the
+  // call takes `seconds` from the budget.
   bool RunsAgain(const PlannedTrial& trial, const Quiet& quiet, int times, double seconds,
                  double planned_seconds);
 
  private:
-  // MeanLoopSeconds of the last trials, by the hash of their system and their ranks: as many share
-  // cores alike.
+  // MeanLoopSeconds of the last trials, by the hash of their system and their number of ranks.
+  // Trials with equal numbers share cores in the same way.
   std::map<std::pair<std::string, int>, std::vector<double>> loop_seconds_;
   double rerun_seconds_ = 0;
 };

@@ -1,5 +1,5 @@
-// Tells, after a launch, which of its trials ended, which one ended it, which run again, and how
-// long each of them took.
+// Determines, after a launch, which of its trials ended, which one ended it, which run again, and
+// the time of each.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace sparfuse::harness {
 
-// Lies in the directory of the trial whose turn it is, in a launch of several.
+// A file in the directory of the trial whose turn it is, in a launch of several.
 inline constexpr const char* kTurnFile = "turn";
 
 enum class TrialEnd {
@@ -22,27 +22,27 @@ enum class TrialEnd {
 
 struct LaunchEnd {
   std::vector<TrialEnd> trials;
-  // Nobody knows who ended it, or there was too little memory for all: those that run again do so
-  // each in a launch of its own.
+  // The trial at fault is unknown, or there was too little memory for all. Trials that run again
+  // then do so in a launch of their own each.
   bool alone = false;
 };
 
-// directories: of the launch's trials. A launch that did not end well was ended by the trials whose
-// ranks left an error of their own; else by the one whose turn it was, as where a process died or
-// did not end; else by those whose ranks left any error.
+// directories: of the launch's trials. If a launch did not end well, the trials at fault are those
+// whose ranks left an error of their own; else the trial whose turn it was, for example if a
+// process died or did not end; else those whose ranks left any error.
 LaunchEnd EndOf(const std::vector<std::filesystem::path>& directories, const LaunchResult& end);
 
-// How long a launch of `seconds` took for each of its trials that ended. turns: seconds of each
-// one, 0 of those without an outcome. What is left is the start and end of the processes, shared by
-// all where every trial of the launch ended with an outcome, else it goes to those without one.
+// The time that a launch of `seconds` took for each of its trials that ended. turns: the seconds of
+// each, 0 for a trial without an outcome. The rest is the start and end of the processes. All
+// trials share it if each ended with an outcome, else it goes to those without one.
 struct LaunchTime {
   std::vector<double> trial_seconds;
   std::optional<double> start_seconds;
 };
 LaunchTime TimeOf(std::span<const double> turns, double seconds, bool all_ended);
 
-// Removes what a launch left in the directory of a trial that runs again: all but config.json and
-// private.json.
+// Removes a launch's files from the directory of a trial that runs again: all except config.json
+// and private.json.
 void EmptyForAnotherLaunch(const std::filesystem::path& directory);
 
 }  // namespace sparfuse::harness

@@ -31,7 +31,7 @@ struct EndedLaunch {
   std::vector<std::filesystem::path> directories;  // of its trials
   std::filesystem::path log;
   double timeout_seconds = 0;      // of all its trials
-  std::vector<Blame> silent = {};  // hosts on which no rank starts, where ranks did not meet
+  std::vector<Blame> silent = {};  // hosts on which no rank starts, if ranks did not meet
   // All but the launch, the seconds of a trial and the system's fingerprint; of an interrupted
   // launch nothing.
   HowItRan how;
@@ -44,26 +44,26 @@ struct EndedLaunch {
 class LiveLaunches {
  public:
   // options and interrupted outlive this object. Sends the worker, with the data of the catalog's
-  // workloads, to its hosts, where they share no folder with this one. Throws what Shipping and
-  // NodesOf throw.
+  // workloads, to its hosts if they share no folder with this one. Throws the errors of Shipping
+  // and NodesOf.
   LiveLaunches(const Catalog& catalog, const RunOptions& options,
                const std::atomic<bool>& interrupted);
 
   // Launches the trials, as their launch of this number, and waits for all processes to end.
   EndedLaunch Run(const std::vector<LiveTrial>& trials, int number, Progress& progress);
 
-  // Whether a node is to be blamed for what failed of a launch; writes it into the launch's record.
-  // outcomes: of the trials that `ended`.
+  // Decides whether a node is at fault for the failures of a launch, and writes that into the
+  // launch's record. outcomes: of the trials that `ended`.
   void Judge(const std::vector<const LiveTrial*>& ended, const std::vector<Outcome>& outcomes,
              EndedLaunch& launch, Progress& progress);
 
-  // The launches' own for ranks on `needed` nodes, without those that are left out where enough
-  // others are there. file: where a hostfile may be written.
+  // The launches' method for ranks on `needed` nodes, without the nodes that are left out if enough
+  // others are there. file: the path for a hostfile.
   LaunchMethod Method(const std::filesystem::path& file, int needed) const {
     return nodes_ ? nodes_->Method(file, needed) : options_.launch;
   }
 
-  // What failed on nodes that were left out since the last call: to be run again.
+  // The trials that failed on nodes that were left out since the last call. They run again.
   std::vector<PlannedTrial> TakeFailed();
 
  private:

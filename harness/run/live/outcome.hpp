@@ -11,18 +11,18 @@
 
 namespace sparfuse::harness {
 
-// What a trial's directory says of it, judged. An invalid trial has checks and no metrics:
-// correctness comes before speed. timeout_seconds: of the whole launch.
+// Judges the files in a trial's directory. An invalid trial has checks and no metrics: correctness
+// comes before speed. timeout_seconds: of the whole launch.
 Outcome CollectOutcome(const std::filesystem::path& directory, const LaunchResult& end,
                        double timeout_seconds);
 
-// What ranks that failed left in the trial's directory, the most telling first.
+// The errors that failed ranks left in the trial's directory, the most telling first.
 struct RankFailure {
   std::string kind, message;
   int rank = 0;
   std::filesystem::file_time_type written;
 
-  // Whether it may be what another rank's failure looks like from here.
+  // Whether it may be the effect of another rank's failure.
   bool is_consequence() const { return kind == "timeout" || kind == "comm"; }
 };
 std::vector<RankFailure> RankFailures(const std::filesystem::path& directory);

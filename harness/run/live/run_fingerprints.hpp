@@ -1,5 +1,5 @@
-// Launches the measurement of a fingerprint, ranks as a trial's and no trial; and takes one before
-// the live trials of a run and one after them.
+// Launches the measurement of a fingerprint, with ranks like a trial's. Takes one before the live
+// trials of a run and one after them.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,20 @@
 
 namespace sparfuse::harness {
 
-// Raised where what a fingerprint measures changes: those of unlike revisions are not compared.
+// Raised if the measurements of a fingerprint change. Fingerprints of different revisions are not
+// compared.
 inline constexpr int kFingerprintRevision = 1;
 
-// Of so many ranks, all of a node unless said otherwise.
+// The configuration for this number of ranks, all of one node unless changed.
 CellConfig FingerprintConfig(int ranks);
 
-// The outcome as results/systems/NAME.fingerprint.json has it: the fingerprint, and a profile with
-// the links that a model computes with; nothing where it was interrupted.
+// The outcome in the form of results/systems/NAME.fingerprint.json: the fingerprint, and a profile
+// with the links for the model; nothing if it was interrupted.
 //
-// options: root, worker and launcher. results: the folder that the lock is of; what the launch
-// needs lies in fingerprints/.taking while it runs. tick: hears seconds and what is measured, a few
-// times a second. Throws what the ranks failed with, and Error{kConfig} where ranks ended up on
-// other hosts than they should.
+// options: root, worker and launcher. results: the folder of the lock; files of the launch are in
+// fingerprints/.taking while it runs. tick: gets the seconds and the current measurement, a few
+// times a second. Throws the errors of the ranks, and Error{kConfig} if ranks are on the wrong
+// hosts.
 std::optional<ProfileOutcome> TakeFingerprint(
     const StoreLock& lock, const CellConfig& config, const RunOptions& options,
     const std::filesystem::path& results, const std::atomic<bool>& interrupted,
@@ -41,22 +42,23 @@ inline constexpr std::size_t kLongRun = 20;
 
 class RunFingerprints {
  public:
-  // All outlive this object. say: a line for whoever started the run.
+  // All outlive this object. say: prints a line for the user who started the run.
   RunFingerprints(const StoreLock& lock, const Store& store, const RunOptions& options,
                   const std::atomic<bool>& interrupted,
                   std::function<void(const std::string&)> say);
 
-  // Where options ask for it: measures on as many ranks as the largest trial has, over the
-  // machine's own links, and keeps it as results/fingerprints/SYSTEM/TIME.json. Throws what
-  // TakeFingerprint throws where it was asked for; else says why there is none.
+  // If options ask for it: measures the machine's own links, on the ranks of the largest trial, and
+  // keeps the result as results/fingerprints/SYSTEM/TIME.json. If the user asked for it, throws the
+  // errors of TakeFingerprint; else prints why there is none.
   void Before(const TrialPlan& live);
-  // What each trial between has of it, with its id and time; nothing where none was taken.
+  // The fingerprint's entry in each trial in between, with its id and time; nothing if none was
+  // taken.
   const std::optional<Fingerprint>& OfTrials() const noexcept { return of_trials_; }
   // A trial between that ended and has it.
   void Ran(const std::string& trial_id) { ran_.push_back(trial_id); }
-  // Measures again, keeps that too, and says what has changed meanwhile; the trials between say it
-  // from then on, as "changed" of their fingerprint. launch: of now, without hosts that were left
-  // out since.
+  // Measures again, keeps that result too, and prints the changes. From then on the trials in
+  // between have them as "changed" of their fingerprint. launch: the current one, without hosts
+  // that were left out in the meantime.
   void After(const LaunchMethod& launch);
 
  private:

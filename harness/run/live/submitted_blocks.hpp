@@ -18,20 +18,20 @@ namespace sparfuse::harness {
 struct JobScript {
   std::string name;                   // of the job
   std::set<int> blocks;               // a task each
-  int nodes = 1, ranks_per_node = 1;  // what the biggest cell needs
-  int threads = 1;                    // of a rank, of the one that has most
+  int nodes = 1, ranks_per_node = 1;  // the need of the biggest cell
+  int threads = 1;                    // of the rank that has most
   int cards = 0;                      // of a node, of the cells on cards
   std::string options;                // of the user: as sbatch takes them, or ""
   std::set<std::string> after;        // jobs that have to be over first
   std::string log_folder;
-  std::vector<std::string> command;  // that runs a block, whose number follows
+  std::vector<std::string> command;  // runs a block; the block's number follows
 
   // One task at a time, after others: all write to one results folder, and would disturb each
   // other. A job that comes to its time limit is told so a minute before.
   std::string Text() const;
 };
 
-// What all trials of the plan fit into.
+// Sets the resources that suffice for all trials of the plan.
 void FitTo(const TrialPlan& plan, JobScript& script);
 
 // "0-2,5"
@@ -43,26 +43,26 @@ struct QueuedBlock {
   std::string where;  // its nodes, or why it waits
 };
 
-// By block, of each array's name: those of this user that wait or run. Throws Error{kConfig} where
-// squeue does not answer: nobody knows then what is queued.
+// The waiting and running jobs of this user, by the array's name and block. Throws Error{kConfig}
+// if squeue does not answer, because then the queue is unknown.
 using Queue = std::map<std::string, std::map<int, QueuedBlock>>;
 Queue QueuedBlocks();
 
-// How Slurm's accounting says that the blocks ended ("TIMEOUT", "NODE_FAIL"), by block; empty where
-// it is off.
+// The end of the blocks in Slurm's accounting ("TIMEOUT", "NODE_FAIL"), by block; empty if
+// accounting is off.
 std::map<int, std::string> EndedBlocks(const std::string& name);
 
-// What squeue --format='%j|%K|%T|%F|%R' and sacct --format=JobID,State --parsable2 print, a line a
-// task. Lines of other forms are left out.
+// Parse the output of squeue --format='%j|%K|%T|%F|%R' and of sacct --format=JobID,State
+// --parsable2, a line for each task. Lines of other forms are left out.
 Queue ParseQueue(const std::string& lines);
 std::map<int, std::string> ParseAccounting(const std::string& lines);
 
-// Hash of what each block has to run, present or not: configurations and revisions.
+// The hash of each block's trials, present or not: configurations and revisions.
 std::map<int, std::string> WorkOfBlocks(const TrialPlan& all);
 
 // A job array.
 struct Submission {
-  std::string name;      // of the job; no other one has it
+  std::string name;      // of the job; unique
   std::string job;       // its number, or "": sbatch did not tell
   std::set<int> blocks;  // the array's
   std::string script;    // its file
@@ -87,7 +87,7 @@ struct BlockState {
   std::string_view KindName() const;  // "ended early"
 };
 
-// Jobs of any experiment's blocks that wait or run, whose task writes to the same results folder.
+// Waiting and running jobs of any experiment's blocks that write to the same results folder.
 std::set<std::string> OpenJobs(const std::filesystem::path& results);
 
 class SubmittedBlocks {
@@ -106,7 +106,7 @@ class SubmittedBlocks {
   // Called by the job when all of the block's trials have run; `failed` of them did not end well.
   void WriteEnd(int block, const std::string& work, std::size_t failed) const;
 
-  // Asks Slurm, where anything was submitted. Throws what QueuedBlocks throws.
+  // Asks Slurm if anything was submitted. Throws the errors of QueuedBlocks.
   std::map<int, BlockState> States(const std::map<int, std::string>& work) const;
 
  private:

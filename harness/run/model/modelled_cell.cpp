@@ -38,7 +38,7 @@ bool IsAcrossMachines(const CellConfig& config) {
 int CoresOf(const ProfileOutcome& outcome) {
   const auto cores = outcome.machine.find("cores");
   if (cores == outcome.machine.end() || !cores->is_number_integer())
-    SPARFUSE_THROW(kData, "the profile does not tell its machine's cores");
+    SPARFUSE_THROW(kData, "the profile does not state its machine's cores");
   return cores->get<int>();
 }
 
@@ -219,10 +219,10 @@ namespace {
 void RequireReceipts(std::span<const ModelStep> steps) {
   const auto receives = [](const ModelStep& step) { return step.records.front().exchanges > 0; };
   if (std::ranges::any_of(steps, receives)) return;
-  SPARFUSE_THROW(kConfig, fmt::format("trigger = \"idle\": an exchange takes longer than the {} "
-                                      "modelled steps, so that no step receives one; expected "
-                                      "steps for several exchanges",
-                                      steps.size()));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("trigger = \"idle\": an exchange takes longer than the {} modelled "
+                             "steps, so no step receives one; expected steps for several exchanges",
+                             steps.size()));
 }
 
 }  // namespace

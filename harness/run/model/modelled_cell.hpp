@@ -14,30 +14,31 @@ namespace sparfuse::harness {
 // Draws of a declared cluster's inputs that bands are made of.
 inline constexpr int kDraws = 32;
 
-// The layout of a cell that is modelled again and again, with profiles that differ in times alone:
-// the first question sets it, those that follow share it.
+// The layout of a cell that is modelled repeatedly with profiles that differ in times alone. The
+// first call sets it, later calls share it.
 using KnownLayout = std::optional<GradientLayout>;
 
-// profiles: outcomes of profile trials, as RunModelledTrial takes them. Throws Error{kConfig}
-// naming what they lack. Plans the cell's units: with some planners as long as a step is simulated.
+// profiles: outcomes of profile trials, as for RunModelledTrial. Throws Error{kConfig} naming their
+// missing part. Plans the cell's units; with some planners that takes as long as simulating a step.
 ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles,
                            KnownLayout* layout = nullptr);
 
-// The steps of a cell's trial that are simulated: those after the dense ones where they vary, else
-// one, which all are like. With local steps whole windows behind the first one, which is not like
-// the others. all: of what varies as many as the trial has; else one step, or window. Without
-// dates (trigger = "idle") as many as the trial has; throws Error{kConfig} if none receives.
+// The simulated steps of a cell's trial. If steps vary, these are all steps after the dense ones;
+// else one step, which all are like. With local steps they are whole windows after the first, which
+// differs from the others. all: if steps vary, simulate as many as the trial has; else one step, or
+// one window. Without dates (trigger = "idle") as many as the trial has; throws Error{kConfig} if
+// none of them receives.
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded = Recorded::kAll);
 
-// Of the slowest rank: a step, or the mean step of a window.
+// The time of the slowest rank: a step, or the mean step of a window.
 double StepSeconds(std::span<const ModelStep> window);
-// Of the first step or window.
+// As above, of the first step or window.
 double FirstStepSeconds(const CellConfig& config, const ModelConfig& model);
 
-// What a step, or the mean step of a window, takes where nothing but its bounds is known, to be
-// shown beside a prediction: what the first rank computes, selects, encodes and decodes within it,
-// and what its exchanges occupy links.
+// Bounds of a step, or of the mean step of a window, shown next to a prediction: the time in which
+// the first rank computes, selects, encodes and decodes, and the time in which its exchanges occupy
+// links.
 struct Formulas {
   double local_seconds = 0, wire_seconds = 0;
   double longest() const { return std::max(local_seconds, wire_seconds); }  // all of one is hidden
@@ -45,23 +46,23 @@ struct Formulas {
 };
 Formulas FormulasOf(std::span<const ModelStep> window);
 
-// What a step takes with one set of profiles.
+// The times of a step with one set of profiles.
 struct StepModel {
   double seconds = 0;          // of the slowest rank
   double exposed_seconds = 0;  // communication, on the first rank
   double compute_seconds = 0;  // forward, backward and update, on the first rank
-  double utilisation = 0;      // what these are of its step
-  // By the first rank, in the first step or the mean one of a window; 0 where times alone are
+  double utilisation = 0;      // their share of its step
+  // Sent by the first rank, in the first step or the mean one of a window; 0 if only times are
   // recorded.
   double sent_bytes = 0;
   Formulas formulas = {};  // of its first step, or window
 };
 
-// What the cell's trial says: the medians of the steps that it simulates.
+// The values of the cell's trial: the medians of the steps that it simulates.
 StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles,
                      Recorded recorded = Recorded::kAll, KnownLayout* layout = nullptr);
-// Times of the first of them, which bands are made of. Planned with these profiles: whoever has
-// that cluster measures it before he plans.
+// The times of the first step, from which bands are made. It is planned with these profiles,
+// because the owner of such a cluster measures it before planning.
 StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles,
                          KnownLayout* layout = nullptr);
 

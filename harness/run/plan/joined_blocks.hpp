@@ -9,9 +9,9 @@
 
 namespace sparfuse::harness {
 
-// A ratio pairs trials of one block, which run at one time. A live cell that joined a part
-// therefore takes the first group of the part's number of blocks in which it was tried already or
-// its references have no trial, and its references run in these blocks as well. References are the
+// A ratio pairs trials of one block, which run at about the same time. So a live cell that joined a
+// part takes the first group of the part's number of blocks in which the cell was tried already, or
+// its references have no trial. Its references run in these blocks as well. References are the
 // part's and those that its figures divide by.
 void OpenBlocks(const PlanContext& context, const std::vector<TrialRow>& rows,
                 std::vector<Experiment>& experiments);

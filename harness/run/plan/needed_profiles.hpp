@@ -1,5 +1,5 @@
 // Finds the profiles that modelled trials on this machine need: the trials that measure them, and
-// the ones in the store.
+// the profiles in the store.
 #pragma once
 
 #include <filesystem>
@@ -16,14 +16,14 @@
 
 namespace sparfuse::harness {
 
-// What the profiles of an experiment must cover.
+// The coverage that the profiles of an experiment need.
 struct ProfileNeeds {
   int most_ranks = 2;  // at once: the most workers of a live cell, at least two
   std::vector<std::string> sparsifiers = {};  // of its cells, sorted
   std::vector<std::string> quantizers = {};   // of its cells' dense tensors, sorted
   int warmup_steps = 4;                       // of the backward pass
   int steps = 16;                             // timed, with hooks and as often without
-  // What they are of.
+  // The workload that they measure.
   std::string workload = {};
   Options workload_options = {}, recipe = {};
   int batch_per_worker = 1, threads_per_worker = 1;
@@ -32,15 +32,15 @@ struct ProfileNeeds {
 };
 ProfileNeeds NeedsOf(const Experiment& experiment);
 
-// The config of the trial that measures the workload's backward pass, the machine's kernels, the
-// selections and encodings of `needs` and the link with `ranks` on the machine at once. link:
-// nothing for the machine's own, or a shape; with links within nodes the ranks of one are
-// `ranks_per_node`, at most `ranks`.
+// The config of the trial that measures, with `ranks` on the machine at once, the workload's
+// backward pass, the machine's kernels, the selections and encodings of `needs`, and the link.
+// link: nothing for the machine's own, or a shape. If it has links within nodes, a node has
+// `ranks_per_node` ranks, at most `ranks`.
 CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks, const std::optional<LinkShape>& link,
                          int ranks_per_node);
 
-// The profile trials that `config` (modelled, of an own cluster) needs, of its device and
-// precision: one rank alone; two over its link; two nodes where it has links within them; and on
+// The profile trials that `config` (modelled, of an own cluster) needs, with its device and
+// precision: one rank alone; two over its link; two nodes if it has links within them; and on
 // "this-machine" 4, 8, ... up to its workers, at most `needs.most_ranks` at once.
 std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const ProfileNeeds& needs);
 
@@ -51,19 +51,18 @@ const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& r
 
 struct FoundProfile {
   ProfileOutcomes content;  // empty: missing
-  std::string missing;      // what is not there yet
+  std::string missing;      // the missing measurements
 };
 
-// The profile of `config` from the newest trials in `rows` that count, have `system_hash` and
-// current revisions; or from the named file of the store's profiles, what it has of the config's
-// workload, batch and threads.
+// The profile of `config`. It comes from the newest trials in `rows` that count and have
+// `system_hash` and current revisions. Or it comes from the named file of the store's profiles: its
+// outcomes with the config's workload, batch and threads.
 FoundProfile FindProfile(const Catalog& catalog, const Store& store,
                          const std::vector<TrialRow>& rows, const CellConfig& config,
                          const ProfileNeeds& needs, const std::string& system_hash);
 
-// What stands in the place of a machine for a modelled trial: the profile, for own clusters with
-// the machine that it was measured on, else with the kind of a file of profiles that is not
-// measured.
+// The system of a modelled trial: the profile. For own clusters it includes the machine of the
+// measurement, else the kind of the file of profiles if that was not measured.
 System ModelledSystem(const CellConfig& config, const ProfileOutcomes& profile,
                       const System& machine);
 

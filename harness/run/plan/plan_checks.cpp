@@ -135,11 +135,11 @@ std::vector<std::string> MissingControls(const Experiment& experiment) {
       return !config.modelled() && config.kind == TrialKind::kThroughput && config.workers > 1;
     });
     if (!measures || !part.reference.empty()) continue;
-    warnings.push_back(fmt::format(
-        "part {}: no cell is its reference: without a control in each block nothing tells a slow "
-        "method from a disturbed hour, and `sparfuse compare` has no ratio; its [[axis]] with "
-        "{} has one, or reference = \"METHOD\" names one of its methods",
-        part.id, LineFor(part)));
+    warnings.push_back(
+        fmt::format("part {}: no cell is its reference: without a control in each block, a slow "
+                    "method looks like a disturbed hour, and `sparfuse compare` has no ratio; its "
+                    "[[axis]] with {} has one, or reference = \"METHOD\" names one of its methods",
+                    part.id, LineFor(part)));
   }
   return warnings;
 }
@@ -187,10 +187,10 @@ std::vector<std::string> ResultsThatDependOnTimes(const Experiment& experiment) 
   for (const Part& part : experiment.parts) {
     for (const Cell& cell : part.cells) {
       if (cell.config.modelled() || !cell.config.method_options.begins_when_idle()) continue;
-      warnings.insert(fmt::format(
-          "part {}: method {} with trigger = \"idle\": the steps that receive depend on "
-          "times, so that equal seeds may give other parameters",
-          part.id, cell.config.method));
+      warnings.insert(
+          fmt::format("part {}: method {} with trigger = \"idle\": the steps that receive depend "
+                      "on times, so equal seeds may give other parameters",
+                      part.id, cell.config.method));
     }
   }
   return {warnings.begin(), warnings.end()};
@@ -216,10 +216,9 @@ std::vector<std::string> MissingDataOf(const std::vector<const CellConfig*>& cel
                            const std::filesystem::path& file, const char* verb) {
     std::error_code none;
     if (std::filesystem::exists(file, none)) return;
-    missing.push_back(
-        fmt::format("the {} \"{}\": {} is not there; `sparfuse {} prepare {} --from "
-                    "PLACE` makes it",
-                    what, name, file.string(), verb, name));
+    missing.push_back(fmt::format(
+        "the {} \"{}\": {} is not there; `sparfuse {} prepare {} --from PLACE` makes it", what,
+        name, file.string(), verb, name));
   };
   for (const std::string& name : data)
     require("data set", name, workloads::PreparedFolder(folder, name) / "meta.json", "data");

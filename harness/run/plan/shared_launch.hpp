@@ -10,24 +10,25 @@
 
 namespace sparfuse::harness {
 
-// Whether one set of processes can run both: throughput trials of one workload, alike in what a
-// process has one of (ranks, threads, transport, link, device, precision, deadline). What goes on
-// beside steps would go on in another trial's turn, too: its trial has a launch of its own.
+// Whether one set of processes can run both: throughput trials of one workload that agree in all
+// properties of a process (ranks, threads, transport, link, device, precision, deadline). A trial
+// with work in parallel to its steps has a launch of its own, because that work would go on in
+// another trial's turn.
 bool MayShareALaunch(const CellConfig& a, const CellConfig& b);
 
-// What a trial keeps on this machine's ranks between its turns, from the workload's parameters:
-// replica, gradient, optimizer, the engine's copies, residuals, payloads of all ranks. An upper
-// estimate; what only the running step needs (activations) is not in it.
+// The bytes that a trial keeps on this machine's ranks between its turns, from the workload's
+// parameters: replica, gradient, optimizer, the engine's copies, residuals, payloads of all ranks.
+// An upper estimate, without the memory that only the running step needs (activations).
 double BytesBetweenTurns(const CellConfig& config);
 
-// Gives trials that may share a launch one `launch` number each group, from `next` on, and sorts
-// them by it, otherwise keeping their order. Where `memory` (nothing: this machine's) does not
-// suffice for a group, each of its trials has a launch of its own, and `alone` says why. Sets
+// Gives each group of trials that may share a launch one `launch` number, from `next` on, and sorts
+// trials by it, otherwise keeping their order. If `memory` (nothing: this machine's) is too small
+// for a group, each of its trials has a launch of its own, and `alone` says why. Sets
 // estimated_seconds to the trial's part of its launch.
 void FormLaunches(std::span<PlannedTrial> trials, const std::optional<LaunchMemory>& memory,
                   bool interleave, std::size_t& next);
 
-// Those of `trials`, which begin with it, that share the launch of the first one.
+// The front of `trials` that shares the launch of the first one.
 std::span<const PlannedTrial> FirstLaunch(std::span<const PlannedTrial> trials);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-// Says how trials of one launch take turns: how many steps at once, and in which order.
+// Divides trials of one launch into turns: the number of steps at once, and the order.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,10 @@ void Shuffle(std::vector<T>& values, std::mt19937_64& random) {
   for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random() % i]);
 }
 
-// The measured steps of each round of a trial that takes `steps` of them in turn with others: at
-// most three, since a burst that lasts longer meets the others too, and as evenly as they divide.
-// Each round begins with a step more, which is discarded: caches hold another trial's data.
+// The measured steps of each round of a trial of `steps` that takes turns with others. A round has
+// at most three, so that a longer burst of other load meets the other trials too; rounds are as
+// even as possible. Each round begins with one more step, which is discarded, because caches still
+// hold another trial's data.
 std::vector<int> StepsOfRounds(int steps, int every = 1);
 
 // The positions [0, trials) in the order of their turns, for each of `rounds`; equal for equal

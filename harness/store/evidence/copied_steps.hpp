@@ -11,7 +11,7 @@
 
 namespace sparfuse::harness {
 
-// Of a steps.npy: [rows].
+// The content of a steps.npy: [rows].
 struct TrialSteps {
   std::string sha256;
   std::vector<double> seconds, losses;
@@ -24,11 +24,12 @@ std::optional<TrialSteps> ReadTrialSteps(std::string_view bytes);
 // same losses.
 class KnownSteps {
  public:
-  // seed: of the trial, called at most once, where losses are equal.
+  // seed: gives the trial's seed; called at most once, if losses are equal.
   void Take(std::string id, TrialSteps steps, std::function<std::optional<std::int64_t>()> seed);
 
-  // "" or which trial's steps these are, a sentence: the same to the last bit; all times of at
-  // least eight rows within a millionth; or the same losses, of which two differ, of another seed.
+  // "" or a sentence that names the trial with the same steps: steps equal to the last bit; or all
+  // times of at least eight rows within a millionth; or the same losses (at least two of them
+  // different) with another seed.
   std::string WhatIsCopied(const TrialSteps& steps, std::int64_t seed) const;
 
  private:

@@ -9,19 +9,19 @@
 
 namespace sparfuse::harness {
 
-// "" or the first step whose bytes, elements or exchanges another record contradicts. Of every
-// cell: what ranks send, others receive; exchanges, their payload and micro-steps are those of the
-// spans. Of dense units around a ring and of payloads that all ranks gather: the payload is that of
-// the elements, and the ranks together send what the collective has to. Of whole windows of dense
-// local steps around a ring: the same, with the inner state that is averaged. Of topk and randomk:
-// the elements are those of the density.
+// "" or the first step whose bytes, elements or exchanges contradict another record. In every cell,
+// ranks receive the bytes that other ranks send, and exchanges, their payload and micro-steps match
+// the spans. For dense units around a ring and for payloads that all ranks gather, the payload
+// matches the elements, and the sum over ranks is the sum that the collective sends. For whole
+// windows of dense local steps around a ring, the same holds including the averaged inner state.
+// For topk and randomk, the elements match the density.
 //
 //   spans  may be null.
 std::string WhatBytesContradict(const Trial& trial, const OpenSeries& steps,
                                 const OpenSeries* spans);
 
-// The columns of steps.npy that the configuration does not decide: what a collective that is not
-// named above sends, and what a sparsifier selects that does not keep to the density; this includes
+// The columns of steps.npy that the configuration does not decide: the bytes of a collective not
+// named above, and the selection of a sparsifier that does not keep to the density; this includes
 // "config.density".
 std::vector<std::string> WhatOnlyStepsTell(const Trial& trial);
 

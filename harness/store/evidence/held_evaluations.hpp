@@ -8,9 +8,9 @@
 
 namespace sparfuse::harness {
 
-// "" or the first evaluation that is not where the cell wants one, or whose time is not that of
-// rank 0's steps; an epoch that is not of the cell's batch; a target that was reached and is not
-// stated, or the reverse.
+// "" or the first contradiction: an evaluation at a step at which the cell has none, a time that
+// differs from rank 0's steps, an epoch that does not fit the cell's batch, or a target that was
+// reached and is not stated, or the reverse.
 std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& evaluations,
                                       const OpenSeries& steps);
 

@@ -1,4 +1,4 @@
-// Checks that a trial has what its kind and its mode leave behind, and nothing else.
+// Checks that a trial has the records of its kind and mode, and no others.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace sparfuse::harness {
 
-// "" or the first fact of a trial with numbers of its own that no trial of its kind and mode has,
-// or that it lacks. A model has no readings, checks, losses or launch. A trial that ran has losses
-// and checks, and neither a cluster nor draws. Evaluations are of convergence trials, all of which
-// have some. A configuration that lacks the keys of cells and profiles is not looked at.
+// "" or the first fact that a trial with numbers of its own lacks, or has although no trial of its
+// kind and mode does. A model has no readings, checks, losses or launch. A trial that ran has
+// losses and checks, and neither a cluster nor draws. Only convergence trials have evaluations, and
+// each has some. A configuration that lacks the keys of cells and profiles is not checked.
 std::string WhatKindContradicts(const Trial& trial, const OpenSeriesByFile& series);
 
 }  // namespace sparfuse::harness

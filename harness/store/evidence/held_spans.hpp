@@ -13,8 +13,8 @@ inline constexpr std::array kPartsOfAStep = {
     "forward_seconds",    "backward_seconds", "sparsify_seconds", "exposed_communication_seconds",
     "decompress_seconds", "update_seconds",   "outer_seconds"};
 
-// "" or the first part of a traced step that its spans do not add up to; "" where steps were
-// recorded without parts.
+// "" or the first part of a traced step that its spans do not add up to; "" if steps were recorded
+// without parts.
 std::string WhatSpansContradict(const OpenSeries& spans, const OpenSeries& steps);
 
 }  // namespace sparfuse::harness

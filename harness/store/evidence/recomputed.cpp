@@ -95,7 +95,7 @@ std::string WhatIsWrongWithThroughput(const Trial& trial, const MetricValue& thr
     return "";
   }
   if (units > 0.5 && units < kMostUnits && AreEqual(units, std::round(units))) return "";
-  return fmt::format("throughput: {} is no whole number of units a sample over its steps' time",
+  return fmt::format("throughput: {} is not a whole number of units a sample over its steps' time",
                      *throughput.value);
 }
 
@@ -341,7 +341,8 @@ std::map<std::string, std::string> WhatNothingTells(const Trial& trial,
   if (evaluations == opened.end() || !TellsBatch(evaluations->second))
     untold["config.batch_per_worker"] = "no evaluation counts epochs";
   if (!IsLive(trial)) {
-    for (const char* key : {"seconds", "machine"}) untold[key] = "they are of models or profiles";
+    for (const char* key : {"seconds", "machine"})
+      untold[key] = "they belong to models or profiles";
   }
   if (trial.layout.empty()) return untold;
   const auto revision = trial.revisions.find("workload:" + TextOf(trial.config, "workload"));

@@ -1,4 +1,4 @@
-// Makes the numbers of a trial again, from the series that lie beside its trial.json.
+// Computes the numbers of a trial again, from the series in its directory.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sparfuse::harness {
 
-// The measured steps that a trial's metrics are of.
+// The measured steps, from which a trial's metrics come.
 struct StepRange {
   std::int64_t first = 0, last = 0;
   std::size_t measured = 0, ranks = 0;
@@ -23,8 +23,8 @@ struct Recomputed {
   std::optional<StepRange> steps;  // none without steps.npy, or if the trial has no numbers of ours
   std::string differs;             // "" or the first number that the series do not give; a sentence
   bool evaluated = false;          // whether its evaluations were held to its steps and metrics
-  // What the trial states and nothing else tells, with the reason, by name: metrics that no series
-  // gives, "draws", "layout", "config.batch_per_worker".
+  // Statements of the trial that nothing else confirms, with the reason, by name: metrics that no
+  // series gives, "draws", "layout", "config.batch_per_worker".
   std::map<std::string, std::string> unchecked;
   // Columns of series with rows that no metric of the trial is made of: "steps.npy: summed".
   std::vector<std::string> columns_of_nothing;
@@ -33,15 +33,15 @@ struct Recomputed {
 // Whether the trial has numbers that its series should give: it ended well, and is not of others.
 bool HasNumbers(const Trial& trial);
 
-// Times, counts, rounds and results of evaluations. Numbers may differ by 1e-9, relative. Without
-// a layout the density is held to the column of steps.npy. A series that the trial lists has no
-// number that cannot be, and spans are those of their steps.
+// Computes times, counts, rounds and results of evaluations. Numbers may differ by 1e-9, relative.
+// Without a layout, the density is checked against the column of steps.npy. A listed series must
+// not have impossible numbers, and spans must fit their steps.
 //
-//   files  content by name; those that are no series of the trial are not looked at.
+//   files  content by name; files that are not series of the trial are ignored.
 Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std::string>& files);
 
-// The same of a stored trial, whose series are read. One that cannot be read is as if it were not
-// there.
+// As above, for a stored trial, whose series are read. A series that cannot be read counts as
+// missing.
 Recomputed RecomputeMetrics(const Trial& trial, const std::filesystem::path& directory);
 
 }  // namespace sparfuse::harness

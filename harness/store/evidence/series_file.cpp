@@ -118,8 +118,7 @@ std::string WhatIsWrongWithSeries(const std::string& name, std::string_view byte
   const std::uint64_t left = bytes.size() - read.begin;
   const bool fits =
       read.rows == 0 || (read.rows <= kMostRows && read.row_bytes <= left / read.rows);
-  if (!fits || left != read.rows * read.row_bytes)
-    return "its bytes are not as many as its rows have";
+  if (!fits || left != read.rows * read.row_bytes) return "its size does not fit its rows";
   for (const SeriesColumn& column : read.columns) {
     if (column.type.starts_with("<U") && !HasPlainTexts(bytes, read, column))
       return fmt::format("column {}: expected texts without control characters", column.name);

@@ -1,5 +1,5 @@
-// Tells whether a series file is what trials record, and nothing else: numbers, and of spans.npy
-// three columns of words.
+// Checks that a series file has the content that trials record, and nothing else: numbers, and in
+// spans.npy also three columns of words.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct SeriesColumn {
   std::uint64_t offset = 0;  // within a row, in bytes
 };
 
-// What a file says of itself.
+// The header of a file.
 struct SeriesHeader {
   std::vector<SeriesColumn> columns;
   std::uint64_t rows = 0, row_bytes = 0;
@@ -28,9 +28,9 @@ struct SeriesHeader {
   const SeriesColumn* Find(std::string_view name) const;
 };
 
-// "" and `header`, or why `bytes` is not what harness/files/npy.hpp writes under this name: another
-// header, text in a column that has none, or other bytes than those of its rows. Precondition:
-// `name` is one of SeriesFiles().
+// "" (and sets `header`), or the reason why harness/files/npy.hpp would not write `bytes` under
+// this name: another header, text in a column of numbers, or missing or further bytes.
+// Precondition: `name` is one of SeriesFiles().
 std::string WhatIsWrongWithSeries(const std::string& name, std::string_view bytes,
                                   SeriesHeader* header = nullptr);
 

@@ -1,4 +1,4 @@
-// What a trial states, in the forms in which evidence is held to it.
+// Reads a trial's statements in the form in which evidence is compared with them.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,8 +12,7 @@ namespace sparfuse::harness {
 // Whether two numbers are one: logarithms of other machines round otherwise.
 bool AreEqual(double a, double b);
 
-// Of a configuration, or a table of it; 0 where it has no such number, "" where it has no such
-// text.
+// Of a configuration, or a table of it; 0 if it has no such number, "" if it has no such text.
 double NumberOf(const nlohmann::json& config, const char* key);
 std::string TextOf(const nlohmann::json& config, const char* key);
 

@@ -1,5 +1,5 @@
-// Says which ranks are on one host, and compares the clocks of a launch's hosts, so that time
-// stamps of ranks can stand beside one another.
+// Finds the ranks on each host, and compares the clocks of a launch's hosts, so that time stamps of
+// different ranks are comparable.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace sparfuse::harness {
 
-// Hosts are told apart by their names, and numbered in the order of their first ranks.
+// Hosts are identified by their names, and numbered in the order of their first ranks.
 struct RankHosts {
   std::vector<std::string> names;          // by host
   std::vector<std::size_t> host_of;        // by rank
@@ -32,16 +32,16 @@ RankHosts FindHosts(const Rank& rank);
 class HostClocks {
  public:
   // Collective. Ranks that share rank 0's clock (one boot of one kernel, one time namespace) are
-  // not compared: they differ by nothing. Of those that share another clock one is. Cost: of each
-  // such clock 32 short messages to rank 0 and back, one clock after another.
+  // not compared, because they do not differ. For each other clock, one of its ranks is compared.
+  // Cost: for each of these clocks 32 short messages to rank 0 and back, one clock after another.
   HostClocks(const Rank& rank, const RankHosts& hosts);
 
   // Compares once more. Collective.
   void Read(const Rank& rank);
 
-  // By rank; after Read.
+  // The clocks by rank, after Read.
   std::vector<ClockLine> by_rank() const;
-  // In the order of hosts; nothing where all have rank 0's clock. On rank 0.
+  // In the order of hosts; nothing if all have rank 0's clock. On rank 0.
   std::optional<LaunchClocks> Describe(const RankHosts& hosts) const;
 
  private:

@@ -13,14 +13,13 @@
 
 namespace sparfuse::harness {
 
-// One object a rank; all members are collective. Rank 0 keeps hosts.json, whose keys the controller
-// takes over (harness/records/launch.hpp), in the directory of the launch's first
-// trial.
+// One object a rank; all members are collective. Rank 0 keeps hosts.json in the directory of the
+// launch's first trial; the controller takes over its keys (harness/records/launch.hpp).
 class LaunchRecord {
  public:
-  // Reads, and leaves what is known until now. Throws Error{kConfig} on all ranks where they are on
-  // several hosts, one of which has fewer cores than its ranks have threads, unless kOversubscribe
-  // is set. `rank`, of the first trial, must outlive this object.
+  // Reads the facts of hosts, and writes those known so far. If ranks are on several hosts, and one
+  // has fewer cores than its ranks have threads, it throws Error{kConfig} on all ranks, unless
+  // kOversubscribe is set. `rank`, of the first trial, must outlive this object.
   explicit LaunchRecord(const Rank& rank);
 
   // Clocks as they are now.
@@ -35,7 +34,7 @@ class LaunchRecord {
   const Rank& rank_;
   RankHosts hosts_;
   HostClocks clocks_;
-  std::map<std::string, InterfaceBytes> interfaces_;  // where this rank speaks for its host
+  std::map<std::string, InterfaceBytes> interfaces_;  // if this rank speaks for its host
   LaunchHosts record_;                                // rank 0
 };
 

@@ -5,9 +5,9 @@
 
 namespace sparfuse::harness {
 
-// folder: of the launch (harness/run/live/hosts/preflight.hpp). Prints facts as it finds them: of
-// the host before MPI is there, then that the ranks met and how far the wall clocks are apart.
-// Returns the exit status.
+// folder: of the launch (harness/run/live/hosts/preflight.hpp). Prints facts as it finds them:
+// facts of the host before MPI starts; then that the ranks met, and the differences of the wall
+// clocks. Returns the exit status.
 int TellFacts(const std::filesystem::path& folder);
 
 }  // namespace sparfuse::harness

@@ -19,15 +19,15 @@ namespace sparfuse::harness {
 struct BackwardEffort {
   int warmup_steps = 0;
   int steps = 0;       // timed, at least
-  double seconds = 0;  // more steps are timed where they fit into this
+  double seconds = 0;  // more steps are timed if they fit into this
 };
 
 // An engine's configuration for measurements: everything in one unit, nothing is sent.
 LiveConfig MeasuringConfig(const Rank& rank, GradientLayout layout,
                            std::unique_ptr<Strategy> strategy);
 
-// Announces everything and asks for nothing, so that what remains is forward, backward and the
-// hooks.
+// Announces every gradient and requests no operation, so that only forward, backward and the hooks
+// remain.
 class Idle final : public Strategy {
  public:
   void GradientReady(Engine&, std::size_t) override {}
@@ -38,12 +38,12 @@ class Idle final : public Strategy {
 double PassWithoutHooks(const Rank& rank, workloads::TrainingWorkload& workload,
                         std::uint64_t step);
 
-// Adds "backward". Trains `workload` for the steps with hooks, which see the single tensors; each
-// is followed by a pass without hooks, whose total is what backward takes when nobody looks. The
-// tensors' times are scaled so that they and the tail add up to that total.
+// Adds "backward". Trains `workload` for the steps with hooks, which see the single tensors. A pass
+// without hooks follows each; its total is the undisturbed time of backward. The tensors' times are
+// scaled so that they and the tail add up to that total.
 //
 //   ready_order  the workload's parameters in the order of `layout`.
-//   say          hears which step is under way and how long the rest takes.
+//   say          gets the current step and the remaining time.
 //
 // Collective; takes the workload's gradient hook.
 void ProfileBackward(const Rank& rank, workloads::TrainingWorkload& workload,

@@ -9,9 +9,9 @@
 
 namespace sparfuse::harness {
 
-// Links, collectives and single operations, in rounds of one repetition each, so that what disturbs
-// the machine for a moment is in no quantity alone. Returns how many rounds count; the fingerprint
-// is the same on all ranks. Seconds; collective.
+// Measures links, collectives and single operations, in rounds of one repetition each, so that a
+// short disturbance of the machine does not hit one quantity alone. Returns the number of rounds
+// that count; the fingerprint is the same on all ranks. Seconds; collective.
 int MeasureFingerprint(const Rank& rank, const std::function<void(const std::string&)>& say,
                        Fingerprint& fingerprint);
 

@@ -15,14 +15,14 @@ namespace sparfuse::harness {
 // Seconds of an exchange of nothing, mean over ranks. Collective.
 Estimate ExchangeDispatch(const Rank& rank, int repeats);
 
-// Adds "link": between neighbours of a ring through all ranks, hence between nodes where there are
-// several; "node_link", in rings of the ranks of a node, where several nodes have several ranks
-// each. Both have a fit. Where the backend has an all-reduce of its own adds "native_all_reduce".
-// Takes exchange_dispatch_seconds from the profile. The same on all ranks. Collective; more than
-// one rank.
+// Adds "link": between neighbours of a ring through all ranks, and so between nodes if there are
+// several. If several nodes have several ranks each, it also adds "node_link", in rings of the
+// ranks of a node. Both have a fit. If the backend has its own all-reduce, it adds
+// "native_all_reduce". Uses the profile's exchange_dispatch_seconds. The same on all ranks.
+// Collective; more than one rank.
 //
-//   beside  computation, for processor time where cores compute; null: where they have nothing to
-//           do.
+//   beside  computation in parallel, to measure processor time if cores compute; null if they
+//           have nothing to do.
 void ProfileLinks(const Rank& rank, int repeats, Profile& profile, const Pass* beside = nullptr);
 
 struct PairSample {
@@ -36,8 +36,8 @@ class PairLinks {
   const std::vector<std::vector<RankPair>>& phases() const noexcept { return phases_; }
   // The pair of a phase that this rank is in, if any.
   std::optional<RankPair> Own(std::size_t phase) const;
-  // Once more, while the other pairs of the phase do the same; nothing where this rank is in none
-  // or the clock saw no difference between the sizes. Collective.
+  // Measures once more, while the other pairs of the phase do the same. Nothing if this rank is in
+  // no pair, or if the clock saw no difference between the sizes. Collective.
   std::optional<PairSample> Measure(std::size_t phase);
 
  private:

@@ -28,7 +28,7 @@ class Measurement {
     profile_.relative_errors[place] = {estimate.relative_error(), {}};
     return estimate.value;
   }
-  // One error: the median of those of the points.
+  // Its error is the median of the errors of the points.
   ProfileCurve Curve(const std::string& place, const MeasuredCurve& points) const {
     if (!points.empty()) profile_.relative_errors[place] = {Median(ErrorsOf(points)), {}};
     return PointsOf(points);

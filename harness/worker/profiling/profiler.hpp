@@ -19,8 +19,8 @@ namespace sparfuse::harness {
 struct ProfileEffort {
   BackwardEffort backward;
   int repeats = 0;           // of a kernel and of an exchange
-  std::size_t elements = 0;  // kernels are timed up to as many, and to the whole gradient
-  bool beside = false;       // processor time of exchanges beside passes of the workload
+  std::size_t elements = 0;  // kernels are timed up to this size, and to the whole gradient
+  bool beside = false;       // processor time of exchanges in parallel to passes of the workload
 };
 
 struct ProfileSubject {
@@ -33,7 +33,7 @@ struct ProfileSubject {
 // The "profile" of an outcome (docs/profiles-and-clusters.md): means over ranks of medians, the
 // same on all ranks. Collective; takes the workload's gradient hook.
 //
-//   say  hears what is measured next, on every rank.
+//   say  gets the next measurement's name, on every rank.
 Profile MeasureProfile(
     const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
     const std::function<void(const std::string&)>& say = [](const std::string&) {});

@@ -27,7 +27,7 @@ using MadeUpPayload = std::vector<std::uint32_t>;
 
 class TimedKernels {
  public:
-  // Runs a kernel once; holds what it works on.
+  // Runs a kernel once; owns its data.
   using Body = std::function<void()>;
 
   virtual ~TimedKernels() = default;
@@ -38,8 +38,8 @@ class TimedKernels {
   virtual double product_operations() const = 0;
   // A sum of squares (core/feedback/norm).
   virtual Body Read() = 0;
-  // Of square matrices in single precision: on the host ours, of 384 x 384 (host_product.hpp); on a
-  // card cuBLAS's, of 4096 x 4096, without tensor cores.
+  // Multiplies square matrices in single precision: on the host with our own loop, 384 x 384
+  // (host_product.hpp); on a card with cuBLAS, 4096 x 4096, without tensor cores.
   virtual Body Multiply() = 0;
 
   // The first n elements of the gradient into a flat one, checked; times a scale.
@@ -47,17 +47,17 @@ class TimedKernels {
   virtual Body Scale(std::size_t n) = 0;
   // With error feedback, at one step after another.
   virtual Body Select(const TimedSparsifier& timed, const TimedShape& shape, double density) = 0;
-  // The average of the payloads, whose indices are below n.
+  // Averages the payloads; their indices are below n.
   virtual Body Decompress(std::size_t n, const std::vector<MadeUpPayload>& payloads) = 0;
 
   // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
   virtual Estimate Seconds(const Body& body, int repeats) const = 0;
 };
 
-// Made up, normal.
+// Normal random numbers.
 std::vector<float> Gaussian(std::size_t n, std::uint64_t seed);
 
-// `gradient` and `pool` outlive what is made of them.
+// `gradient` and `pool` outlive the result.
 std::unique_ptr<TimedKernels> KernelsOnHost(std::span<const float> gradient, ThreadPool& pool);
 // The rank's device; seconds are the stream's, by events.
 std::unique_ptr<TimedKernels> KernelsOfRank(const Rank& rank, std::span<const float> gradient);

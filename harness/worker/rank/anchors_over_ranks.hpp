@@ -1,5 +1,5 @@
 // Compares the shared state of ranks with local steps: whether anchors are equal, and how far
-// parameters have come apart.
+// parameters have diverged.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace sparfuse::harness {
 
-// Where the workload keeps a part of its state (DeviceState) of a layout's tensors: on its device.
-// Part 0 are the parameters, the others what the optimizer keeps of them.
+// The memory of a part of the workload's state for a layout's tensors (DeviceState), on its device.
+// Part 0 is the parameters, the others are the optimizer's state.
 // ready_order: of each tensor, its number among the workload's parameters.
 ParameterView StateOf(workloads::TrainingWorkload& workload, std::size_t part,
                       std::span<const std::size_t> ready_order);
@@ -26,7 +26,7 @@ inline ParameterView ParametersOf(workloads::TrainingWorkload& workload,
 // Whether every rank's anchor and outer state equal rank 0's bit for bit.
 bool AnchorsEqualRankZero(const Rank& rank, LiveEngine& engine);
 
-// Root mean square distances over ranks, relative to the norm of what they are from.
+// Root mean square distances over ranks, relative to the norm of their reference.
 struct Divergence {
   double from_average = 0, from_anchor = 0;
 };

@@ -1,4 +1,4 @@
-// Measures the rate at which the emulated link of a trial passes messages on, outside its steps.
+// Measures the rate at which the emulated link of a trial forwards messages, outside its steps.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace sparfuse::harness {
 
-// Of the link between nodes, by a message from each node's first rank to the next node's; with one
-// node, of the links within it, by one from each rank to the next.
+// Measures the link between nodes with a message from each node's first rank to the next node's.
+// With one node, measures the links within it with a message from each rank to the next.
 class LinkMeter {
  public:
   // `rank` must outlive this object.
@@ -19,7 +19,7 @@ class LinkMeter {
   double LabelGbps() const;  // 10^9 bit/s
 
   // Gbit/s of the slowest link, in its best of up to three rounds, equal on all ranks. Collective,
-  // at most about 0.14 s. Nothing where start-ups are too long for that time, or where so fast a
+  // at most about 0.14 s. Nothing if start-ups are too long for that time, or if so fast a
   // link would pass on all that memory is used for before a clock tells.
   std::optional<double> Gbps() const;
 

@@ -11,8 +11,9 @@
 
 namespace sparfuse::harness {
 
-// All members are collective. They come between steps, so that no step's duration has them in it:
-// about 2 ms for a run of the reference loop, eight of them a trial, and less for the counters.
+// All members are collective. They are called between steps, so that no step's duration includes
+// them: about 2 ms for a run of the reference loop, of which a trial has eight, and less for the
+// counters.
 class QuietMonitor {
  public:
   // measured_steps: of the whole trial. `rank` must outlive this object.
@@ -22,15 +23,15 @@ class QuietMonitor {
   // Each takes at most about 0.14 s.
   void MeasureLink();
 
-  // Around measured steps in a row; several such intervals add up. under_way: an exchange goes on
-  // beside the steps. The reference loop then waits for a later step, since ranks wait for one
-  // another around it: the exchange would end in a time that no step counts.
+  // Enclose a row of measured steps; several such intervals add up. under_way: an exchange
+  // continues in parallel to the steps. Then the reference loop waits for a later step. Ranks wait
+  // for one another around it, and the exchange would end during a time that no step counts.
   void Begin();
   void StepIsDone(bool under_way);
   void End();
 
-  // The readings of all ranks on rank 0, with names of processes in `facts`; nothing on others.
-  // Ends what is begun.
+  // The readings of all ranks on rank 0, with names of processes in `facts`; nothing on other
+  // ranks. Ends an open interval.
   std::optional<Quiet> Gather(PrivateFacts& facts);
 
  private:

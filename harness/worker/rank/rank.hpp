@@ -21,17 +21,17 @@ namespace sparfuse::harness {
 
 class LaunchRecord;
 
-// The number of this process among those of its host, as mpirun, srun or Flux tell it; `rank` where
-// none does.
+// The number of this process on its host, from mpirun, srun or Flux; `rank` if none gives it.
 int LocalRank(int rank);
 
-// Where the rank of this number on its host computes: the host itself, or the card of that number
-// modulo the cards that this process sees, which need not be those of other ranks: whether two
-// ranks have one card is for NCCL's set-up to see (core/transport/nccl/nccl.hpp). Throws
-// Error{kUnsupported}, "this machine has no CUDA device: ...", saying why.
+// The device on which the rank with this number on its host computes: the host itself, or a card.
+// The card is this number modulo the number of cards that this process sees, which may differ from
+// other ranks'. NCCL's set-up finds out whether two ranks have one card
+// (core/transport/nccl/nccl.hpp). Throws Error{kUnsupported}, "this machine has no CUDA device:
+// ...", with the reason.
 //
-// A worker of tests that is linked with the emulated device takes that in the host's place, for all
-// that is done with gradients; its trials' machine says so under "cards".
+// A worker of tests that is linked with the emulated device uses it instead of the host for all
+// work on gradients; its trials' machine says so under "cards".
 Device ChooseDevice(Place place, int local_rank);
 
 struct Rank {
@@ -40,8 +40,8 @@ struct Rank {
   const std::filesystem::path& directory;
   ProgressLoop& loop;
   ThreadPool& pool;
-  Device device = {};              // where gradients, parameters and kernels are
-  Stream compute = {};             // of it: what forward, backward and update run on
+  Device device = {};              // has gradients, parameters and kernels
+  Stream compute = {};             // of it: the stream of forward, backward and update
   LaunchRecord* record = nullptr;  // of the launch
 
   int rank() const noexcept { return loop.rank(); }
@@ -74,13 +74,13 @@ std::vector<Record> GatherRecords(const Rank& rank, const Record& own) {
 // ranks at once; rank 0 leaves outcome.json.
 void RunProfile(const Rank& rank);
 
-// outcome.json of rank 0, and private.json with what has no place in it. outcome: JSON, since each
-// kind of trial has keys of its own.
+// Writes outcome.json of rank 0, and private.json with the facts that do not belong in it. outcome:
+// JSON, because each kind of trial has keys of its own.
 void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome,
                   PrivateFacts facts);
 
-// The parts of an outcome that say where and with what it was obtained; names go into `facts`.
-// MachineOf is collective.
+// The parts of an outcome that describe machine and software; names go into `facts`. MachineOf is
+// collective.
 Machine MachineOf(const Rank& rank, PrivateFacts& facts);
 Software SoftwareOfWorker();
 

@@ -13,13 +13,13 @@ namespace sparfuse::harness {
 // The workload of the trial's configuration, for this rank.
 std::unique_ptr<workloads::TrainingWorkload> MakeTrialWorkload(const Rank& rank);
 
-// On a device: makes what the passes of `step` need of the host, before a clock runs. On the host
-// the passes do that.
+// On a device: prepares the host's input for the passes of `step`, before a clock runs. On the host
+// the passes do that themselves.
 void PrepareStep(const Rank& rank, workloads::TrainingWorkload& workload, std::uint64_t step);
 
-// Parameters in the order in which one backward pass of rank 0 produced their gradients; those that
-// got none are not in it. The same on all ranks. Leaves parameters and optimizer state alone, and
-// takes the workload's gradient hook.
+// Parameters in the order in which one backward pass of rank 0 produced their gradients, without
+// parameters that got none. The same on all ranks. Leaves parameters and optimizer state unchanged,
+// and takes the workload's gradient hook.
 std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, workloads::TrainingWorkload& workload);
 
 }  // namespace sparfuse::harness

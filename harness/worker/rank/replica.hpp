@@ -18,16 +18,16 @@ void BroadcastState(const Rank& rank, workloads::TrainingWorkload& workload);
 // on all ranks.
 bool StateEqualsRankZero(const Rank& rank, workloads::TrainingWorkload& workload);
 
-// Gives every rank the mean over ranks of running statistics, in rank order, as evaluations want
-// it. Later means are what they would have been without. Collective.
+// Gives every rank the mean over ranks of running statistics, in rank order, for evaluations. It
+// does not change later means. Collective.
 void AverageStatistics(const Rank& rank, workloads::TrainingWorkload& workload);
 
 // Every rank's steps, on every rank.
 StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own);
 
-// Every rank's spans by step, with rank 0's clock for when each rank's step began. `own`: this
+// Every rank's spans by step, with the begin of each rank's step on rank 0's clock. `own`: this
 // rank's spans in by_rank[0] of each step, and its own clock. clocks: of every rank; used on rank
-// 0, the only one whose result has these times.
+// 0, and only its result has these times.
 std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedStep>& own,
                                     std::span<const ClockLine> clocks);
 

@@ -95,5 +95,11 @@ TEST(NearestName, PrefersTheSmallerEditDistance) {
   EXPECT_EQ(NearestName("x", known), "");
 }
 
+TEST(NearestName, CompletesABeginning) {
+  const std::vector<std::string> known = {"bert-large-squad-long", "bert-large-squad", "vgg16"};
+  EXPECT_EQ(NearestName("bert-large", known), "bert-large-squad");
+  EXPECT_EQ(NearestName("ber", known), "");
+}
+
 }  // namespace
 }  // namespace sparfuse

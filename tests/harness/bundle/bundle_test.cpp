@@ -365,7 +365,7 @@ TEST(Bundle, AThroughputIsOfWholeSamplesOverTheStep) {
                           trial["metrics"]["throughput"]["value"] = 300;
                         }))).problems;
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_NE(problems[0].find("throughput: 300 is no whole number"), std::string::npos);
+  EXPECT_NE(problems[0].find("throughput: 300 is not a whole number"), std::string::npos);
 }
 
 TEST(Bundle, AThroughputIsOfTheCataloguesUnits) {

@@ -141,7 +141,7 @@ TEST_F(OutsideMethodTest, NamesASparsifierInPythonFromItsOwnFolder) {
 }
 
 TEST_F(OutsideMethodTest, IsRefusedWithTheReason) {
-  EXPECT_SAYS(ErrorBeside("mine.toml"), "is not there; expected the file of a method");
+  EXPECT_SAYS(ErrorBeside("mine.toml"), "mine.toml: expected the file of a method");
   Write("wfbp.toml", FileOf("wfbp", 100));
   EXPECT_SAYS(ErrorBeside("wfbp.toml"), "is the name of a method of sparfuse");
   Write("mine.toml", FileOf("other", 100));

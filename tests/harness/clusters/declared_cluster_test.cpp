@@ -93,9 +93,9 @@ TEST(DeclaredCluster, MistakesNameFileLineKeyAndWhatWasExpected) {
   EXPECT_SAYS(error("inter_node_us  ", "inter_node_ns  "), "inter_node_us");
   EXPECT_SAYS(error("value = 100,", "value = -1,"), "a number from 1e-09 to 1000000000");
   EXPECT_SAYS(error("\"resnet152-imagenet\"", "\"resnet152-imagenets\""), "did you mean");
-  EXPECT_SAYS(error("[\"exchange_host_us\"", "[\"exchange_host\""), "is no input of this file");
+  EXPECT_SAYS(error("[\"exchange_host_us\"", "[\"exchange_host\""), "is not an input of this file");
   EXPECT_SAYS(error("[\"exchange_host_us\"", "[\"exchange_host_us\", \"exchange_host_us\""),
-              "\"exchange_host_us\" stands twice: expected each input once");
+              "\"exchange_host_us\" comes twice: expected each input once");
   EXPECT_SAYS(error("value = 100,", "value = 100, low = 120,"), "low");
   EXPECT_SAYS(error("SAFusion (HPDC 25)/Fig15a/WFBP", "SAFusion (HPDC 25)/Fig15z/WFBP"),
               "a bar of results/published");
@@ -316,7 +316,7 @@ TEST(DeclaredCluster, ItsNameLeavesAWorkloadsReferencesOut) {
   NeedCluster(kProfiles, cloud.name);
   EXPECT_SAYS(
       ErrorOf([&] { LoadDeclaredCluster(kProfiles, "safusion-local without bert-base-squad"); }),
-      "no reference is of workload bert-base-squad");
+      "no reference has workload bert-base-squad");
   EXPECT_SAYS(ErrorOf([&] {
                 LoadDeclaredCluster(kProfiles,
                                     "safusion-local without bert-large-squad, resnet152-imagenet");
@@ -551,7 +551,7 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
   config.link.reset();
   config.workers = 8;  // within a node: its links decide
   EXPECT_TRUE(CostOn(cluster, config).all_reduce.empty());
-  ExpectError(FailureKind::kConfig, {"expected as many"},
+  ExpectError(FailureKind::kConfig, {"expected equal numbers"},
               [&] { Parse(kAlone + Replaced(curve, "[100, 1100, 60100]", "[1, 2]")); });
 }
 
@@ -1115,7 +1115,7 @@ TEST(Published, AMeanMayHaveItsDeviation) {
     EXPECT_SAYS(ErrorOf([&] {
                   ParsePublished(header + row + wrong + ",samples/s,src,verbatim\n", "numbers.csv");
                 }),
-                "numbers.csv:2: value \"" + wrong + "\": expected two numbers beside +-");
+                "numbers.csv:2: value \"" + wrong + "\": expected two numbers around +-");
   }
 }
 

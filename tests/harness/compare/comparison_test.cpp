@@ -150,7 +150,7 @@ TEST_F(Comparing, OtherRevisionsAreNotComparable) {
   for (TrialRow& row : sides_[1].rows) {
     if (row.method == "wfbp") row.revisions = {{"method:wfbp", 2}};
   }
-  EXPECT_EQ(Verdict().why_not, "method:wfbp is of revision 1 and 2");
+  EXPECT_EQ(Verdict().why_not, "method:wfbp has revision 1 and 2");
 }
 
 TEST_F(Comparing, SoAreOtherRevisionsOfTheReference) {
@@ -159,7 +159,7 @@ TEST_F(Comparing, SoAreOtherRevisionsOfTheReference) {
   for (TrialRow& row : sides_[1].rows) {
     if (row.method == "dense") row.revisions = {{"method:dense", 7}};
   }
-  EXPECT_EQ(Verdict().why_not, "method:dense is of revision 1 and 7");
+  EXPECT_EQ(Verdict().why_not, "method:dense has revision 1 and 7");
 }
 
 TEST_F(Comparing, ARatioWithinASideIsOfOneRevision) {

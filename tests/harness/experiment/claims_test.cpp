@@ -126,7 +126,7 @@ TEST(Experiment, ErrorsOfClaimsSayWhatIsExpected) {
   EXPECT_SAYS(error("stated = 2\nexpect = \"less\""), "stated, expect together");
   EXPECT_SAYS(error("expect = \"lower\""),
               "file.toml:15: expect = \"lower\": expected one of less, at_most, at_least, more");
-  EXPECT_SAYS(error("expect = \"less\"", false), "expect: expected over = { ... } beside it");
+  EXPECT_SAYS(error("expect = \"less\"", false), "expect: expected over = { ... } with it");
   EXPECT_SAYS(error("stated = 2", false), "file.toml:14: stated: expected over");
   EXPECT_SAYS(error("stated = 0"), "stated = 0: expected a number from 1e-09 to 1000000000");
   EXPECT_SAYS(error("difference = true\nstated = 0"), "a difference that is not 0");

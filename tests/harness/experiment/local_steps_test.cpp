@@ -124,7 +124,7 @@ TEST(LocalSteps, AnIdleTriggerHasALaunchOfItsOwnAndIsToldOf) {
   EXPECT_EQ(ResultsThatDependOnTimes(Read(Text(idle))),
             std::vector<std::string>{
                 "part main: method local with trigger = \"idle\": the steps that receive depend on "
-                "times, so that equal seeds may give other parameters"});
+                "times, so equal seeds may give other parameters"});
   EXPECT_TRUE(ResultsThatDependOnTimes(Read(Text("method_options = { delay = 1 }"))).empty());
   EXPECT_NE(ConfigHash(CellOf(idle)), ConfigHash(CellOf("method_options = { delay = 1 }")));
   EXPECT_SAYS(WhatIsWrong("method_options = { trigger = \"idle\" }"), "delay = 0 with trigger");

@@ -86,7 +86,7 @@ patterns = ['GPUs: (?<workers>\d+)', 'rate (?<rate>[\d.]+)', 'sum (?<system_rate
   wrong.replace(wrong.find("worker"), 6, "system");
   const auto doubted = Log(text, wrong);
   ASSERT_EQ(doubted.at(0).doubts.size(), 1u);
-  ExpectIn("4 times apart: is per = \"system\" right?", doubted[0].doubts[0]);
+  ExpectIn("by a factor of 4: is per = \"system\" right?", doubted[0].doubts[0]);
 }
 
 TEST(ImportLog, EvaluationsMakeACurve) {
@@ -135,7 +135,8 @@ TEST(ImportLog, MistakesAreNamed) {
            error("t 1\nt x\n", "workers = 1\nwarmup = 0\n" + lines));
   ExpectIn("m.toml:7: patterns[0]: it matches no line of train.log",
            error("nothing\n", "workers = 1\nwarmup = 0\n" + lines));
-  ExpectIn("all its times are of warm-up", error("t 1\n", "workers = 1\nwarmup = 1\n" + lines));
+  ExpectIn("all its times belong to the warm-up",
+           error("t 1\n", "workers = 1\nwarmup = 1\n" + lines));
   ExpectIn("expected `patterns` in the map", error("t 1\n", "workers = 1\n"));
   ExpectIn("no per: expected worker or system", error("r 5\n",
                                                       "workers = 1\nwarmup = 0\nunit = \"img/s\"\n"

@@ -77,7 +77,7 @@ TEST_F(GpuDoctor, ListsWhatIsThere) {
   ExpectGood("driver", "580.159.04, for CUDA up to 13.0");
   ExpectGood("CUDA", "CUDA runtime 13.0, NCCL 2.28.9; 2 device(s)");
   ExpectGood("NCCL", "2.28.9");
-  ExpectGood("toolkit", "CUDA 13.0, LibTorch's libraries are of 13.0.96");
+  ExpectGood("toolkit", "CUDA 13.0, but LibTorch's libraries are for 13.0.96");
   ExpectGood("GPU 1",
              "NVIDIA H200, compute capability 9.0, 139.0 GiB of 140.0 GiB free, "
              "PCI 00000000:1F:00.0, GPU-of-00000000:1F:00.0");
@@ -158,7 +158,7 @@ TEST_F(GpuDoctor, WarnsOfModesErrorsAndPower) {
 TEST_F(GpuDoctor, WarnsOfVersionsThatDoNotFit) {
   fake.cuda_version = 12080;
   ExpectWarning("driver",
-                "for CUDA up to 12.8: older than the toolkit of this build (13.0), so that "
+                "for CUDA up to 12.8: older than the toolkit of this build (13.0), so "
                 "it cannot run this build's programs");
   CudaBuild newer = kBuild;
   newer.runtime = 12090;

@@ -182,7 +182,7 @@ class Selections(unittest.TestCase):
         refuses('combine = "all"; known: ranks, senders', combine="all")
         refuses('clip = "mean"; did you mean "median"', clip="mean")
         for inner in ("reset", "average"):
-            refuses("sees parameters, not what your optimizer keeps.*local_steps", "diloco", inner_state=inner)
+            refuses("sees parameters, not your optimizer's state.*local_steps", "diloco", inner_state=inner)
         with self.assertRaisesRegex(sparfuse.ConfigError, 'unknown option "clip"'):
             sparfuse.Method("wfbp", 2, LAYOUT, clip="median")
         refuses('unknown option "combine"|has no option "combine"|combine', "diloco", combine="senders")

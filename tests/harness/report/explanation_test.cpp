@@ -175,7 +175,7 @@ TEST_F(Explained, TheTextConcludesAndHasTheNumbers) {
 |---------------------------------|---------:|--------:|
 | exchanges a step                |     43.0 |    43.0 |
 | sent                            |  1.00 kB | 1.00 kB |
-| exchanges beside backward, ms   |     5.00 |    5.00 |
+| exchanges during backward, ms   |     5.00 |    5.00 |
 | lower quartile of the steps, ms |    34.50 |   45.00 |
 | upper quartile, ms              |    36.50 |   47.00 |
 
@@ -204,7 +204,7 @@ TEST_F(Explained, ADifferenceWithinNoiseIsSaidToBeIt) {
   EXPECT_NE(ConclusionOf(found).find(", by one block each"), std::string::npos);
   found.step.difference = {-0.010, -0.03, 0.01, 2};
   EXPECT_EQ(ConclusionOf(found),
-            "safusion and wfbp cannot be told apart: the interval of the difference, [-30.00, "
+            "safusion and wfbp may be equally fast: the interval of the difference, [-30.00, "
             "+10.00] ms, contains 0: exposed communication -10.5 ms, the step -10.0 ms.");
   found.step.difference = {0, 0, 0, 2};
   EXPECT_EQ(ConclusionOf(found), "safusion and wfbp take the same 35.0 ms a step.");

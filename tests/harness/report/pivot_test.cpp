@@ -96,6 +96,22 @@ TEST_F(Pivots, HeadsNameTheAxisOfABareNumber) {
   EXPECT_EQ(table.columns, Row({"method", "workers 2, digits-resnet", "workers 4, digits-resnet"}));
 }
 
+TEST_F(Pivots, MarkAMethodWithPartsInPython) {
+  for (Cell& cell : part_.cells) {
+    if (cell.config.method == "wfbp") cell.config.method_options.planner = "python:mine.py:Equal";
+  }
+  const Table table = Text({{"method"}, {"workers"}, {"n"}});
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_EQ(table.rows[0].front(), "dense");
+  EXPECT_EQ(table.rows[1].front(), "wfbp [2]");
+  ASSERT_GE(table.notes.size(), 2u);
+  EXPECT_EQ(table.notes[1], "in Python: planner");
+  EXPECT_EQ(Text({{"workers"}, {"method"}, {"n"}}).columns,
+            Row({"workers", "dense", "wfbp [2]", "syncea"}));
+  EXPECT_EQ(PivotNumbers({result_}, {{"method"}, {"workers"}, {"n"}}, catalog_)[1]["method"],
+            "wfbp");
+}
+
 TEST_F(Pivots, NameWhatIsWrongAndWhatThereIs) {
   const std::string axis = ErrorOf({{"worker"}, {"method"}, {}});
   EXPECT_NE(

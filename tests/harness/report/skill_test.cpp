@@ -48,8 +48,8 @@ TEST(Skill, TheNearestSaysSomethingOfEveryNumber) {
   Row names;
   for (const Row& row : table.groups[0].second) names.push_back(row[0]);
   EXPECT_EQ(names, Row({std::string("predicted: ") + kModel, std::string("predicted: ") + kFirst,
-                        std::string("predicted but for the first: ") + kModel,
-                        std::string("predicted but for the first: ") + kFirst}));
+                        std::string("predicted, without the first: ") + kModel,
+                        std::string("predicted, without the first: ") + kFirst}));
 }
 
 TEST(Skill, CalibrationInputsStandApart) {

@@ -78,8 +78,9 @@ TEST(JoinedTensors, WithoutShapesAreProvedByBuckets) {
   const std::vector<LayerTensor> table = {Tensor("fc", {10, 8}), Tensor("conv", {8, 3, 3, 3})};
   EXPECT_EQ(JoinTensors(facts, table, "t.json").positions, (std::vector<std::size_t>{0, 1}));
   const std::vector<LayerTensor> swapped = {table[1], table[0]};
-  EXPECT_SAYS(ErrorOf([&] { JoinTensors(facts, swapped, "t.json"); }),
-              "exchange 0 of 80 elements is no sum of the table's next tensors (216 up to conv)");
+  EXPECT_SAYS(
+      ErrorOf([&] { JoinTensors(facts, swapped, "t.json"); }),
+      "exchange 0 of 80 elements is not the sum of the table's next tensors (216 up to conv)");
 }
 
 // Traces of our own: all 28 and 29 tensors, by position.
@@ -180,7 +181,7 @@ TEST_F(TraceOnCluster, BecomesATableAndABlockThatTheNextImportReplaces) {
   EXPECT_SAYS(ErrorOf([&] {
                 WithTrace(edited, "mine.toml", later, placed.links, "t", StatedInputs::kStay);
               }),
-              "the block that an import wrote was edited since");
+              "the block of an earlier import was edited");
 }
 
 TEST_F(TraceOnCluster, ForAdviceStandsInThePlaceOfWhatTheFileStates) {
@@ -242,7 +243,7 @@ TEST_F(TraceOnCluster, OfACardShrinksInItsGapsAlone) {
 TEST_F(TraceOnCluster, OfUnequalStepsOrWithoutShapesIsRefused) {
   TraceImport asked = Import(Case("gpt-torch2.11-cpu.json.gz"));
   EXPECT_SAYS(ErrorOf([&] { ModelOfTrace(Cluster(), asked); }),
-              "expected steps that are alike, or --accept-spread");
+              "expected similar steps, or --accept-spread");
   asked.accept_spread = true;
   EXPECT_GT(ModelOfTrace(Cluster(), asked).spread, 1.5);
   EXPECT_SAYS(

@@ -232,7 +232,7 @@ class Weights(unittest.TestCase):
         self.malformed((1).to_bytes(8, "little") + good[8:], "its header would have 1 bytes")
         for entry in ("3", '{"dtype": "F32", "shape": [1], "data_offsets": "ab"}', "[" * 100000):
             header = f'{{"a": {entry}}}'.encode()
-            self.malformed(len(header).to_bytes(8, "little") + header, "is no safetensors file")
+            self.malformed(len(header).to_bytes(8, "little") + header, "is not a safetensors file")
         self.malformed(good[:8] + b"[" + good[9:], "does not begin with {")
         self.malformed(good[:8] + b"{" * length + good[8 + length:], "header")
         self.malformed(changed(dtype="F31"), "unknown type F31")

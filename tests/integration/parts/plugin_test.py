@@ -268,8 +268,8 @@ class PluginTest(ProgramTest):
         cut = (self.kinds / "kinds.so").read_bytes()[:-200]
         (self.folder / "cut.so").write_bytes(cut)
         for file, expected in (("absent.so", "absent.so is not there; expected a plugin"),
-                               ("text.so", "text.so is no plugin"), ("cut.so", "cut.so is no plugin"),
-                               (str(self.program), "is no plugin: it has no section .sparfuse_abi")):
+                               ("text.so", "text.so is not a plugin"), ("cut.so", "cut.so is not a plugin"),
+                               (str(self.program), "is not a plugin: it has no section .sparfuse_abi")):
             self.assertIn(expected, self.refusal({"planner": f"library:{file}:own-count"}))
         self.assertIn("expected \"library:FILE.so:NAME\"", self.refusal({"planner": "library:kinds.so"}))
 

@@ -118,8 +118,8 @@ class DeviceTimeline {
 
   // `completions` reports when the stream has come here; the host's time then counts as the
   // event's. The two clocks differ by the time until the host notices, 10 to 50 us, and by their
-  // drift, far less in a step. Spans of the host appear too early by that much beside the streams'.
-  // Returns the event.
+  // drift, far less in a step. So spans of the host appear too early by that much relative to the
+  // streams'. Returns the event.
   const gpu::GpuEvent& BeginStep(gpu::CompletionThread& completions);
 
   // On the compute stream: the next span begins here.

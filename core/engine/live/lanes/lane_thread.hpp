@@ -1,5 +1,5 @@
-// Runs jobs in the order in which they are given, on a thread that is made with the first job: the
-// lanes' jobs, and jobs of collectives beside the communication thread.
+// Runs jobs in the given order, on a thread that is made with the first job: the lanes' jobs, and
+// jobs of collectives in parallel with the communication thread.
 #pragma once
 
 #include <condition_variable>

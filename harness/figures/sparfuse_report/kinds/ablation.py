@@ -1,4 +1,4 @@
-"""Draws the variants of a method in sequence, and what each gains over the one before it."""
+"""Draws the variants of a method in sequence, and the gain of each over the one before it."""
 
 from matplotlib.patches import Patch
 
@@ -84,7 +84,7 @@ def _sequence(axes, steps, styles, found):
 
 
 def _largest(axes, steps, styles, found, published, printed):
-    """Draws each step's largest gain over all places, and the paper's gain beside it."""
+    """Draws each step's largest gain over all places, and the paper's gain."""
     ends = [0.0]
     for step in range(1, len(steps.variants)):
         variant, gains = steps.variants[step], steps.gains(step)

@@ -1,4 +1,4 @@
-"""Draws how far predictions are from what a paper measured on the machines that were modelled, both
+"""Draws the distance of predictions from a paper's measurements on the modelled machines, both
 absolute, and sums it up."""
 
 from sparfuse_report import cells as selection

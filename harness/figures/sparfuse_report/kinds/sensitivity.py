@@ -1,4 +1,4 @@
-"""Draws what a factor on one declared input of the model does to the ratio of methods."""
+"""Draws the effect of a factor on one declared input of the model on the ratio of methods."""
 
 import math
 

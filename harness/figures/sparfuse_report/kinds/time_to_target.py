@@ -1,4 +1,4 @@
-"""Draws what training needs to come to targets: epochs, and seconds."""
+"""Draws the epochs and seconds that training needs to reach targets."""
 
 from statistics import median
 

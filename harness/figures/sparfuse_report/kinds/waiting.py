@@ -1,4 +1,4 @@
-"""Draws what a method's fusion costs by sparsifier: copying, waiting for a buffer to close,
+"""Draws the cost of a method's fusion by sparsifier: copying, waiting for a buffer to close,
 exchange."""
 
 from sparfuse_report import cells as selection

@@ -1,4 +1,4 @@
-"""Says what a site's first page shows: what is new, and what there are pages of."""
+"""Makes the content of a site's first page: new results, and lists of pages."""
 
 from sparfuse_report import wording
 from sparfuse_report.web.forest import Scale

@@ -1,4 +1,4 @@
-"""Says what the page of two systems shows: what `sparfuse compare` says of them."""
+"""Makes the content of the page of two systems: the result of `sparfuse compare`."""
 
 from sparfuse_report.cells import Interval, text_of
 from sparfuse_report.page import anchor_of

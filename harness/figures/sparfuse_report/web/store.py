@@ -1,4 +1,4 @@
-"""Holds what data.json has, by what pages are about, and the names of their files."""
+"""Holds the content of data.json by subject of pages, and the names of their files."""
 
 import hashlib
 from dataclasses import dataclass

@@ -316,7 +316,7 @@ def advise(
 
 
 def _keeper_of(model: Any, what: str) -> Any:
-    """What keeps the state of a distributed model, or of a hook."""
+    """The object with the state of a distributed model, or of a hook."""
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise _core.ConfigError(
             f"{what}: the model is in DistributedDataParallel, whose hook has the state; expected the "
@@ -333,7 +333,7 @@ def state_dict(model: torch.nn.Module | HookState | None = None) -> dict[str, An
 
     model  a distributed model, or the state that comm_hook returned
 
-    Save each rank's state beside the model and the optimizer; torch.load(weights_only=True) reads it.
+    Save each rank's state with the model and the optimizer; torch.load(weights_only=True) reads it.
     """
     rounds = _rounds_of(model)
     return rounds.state() if rounds else _state.state_of(_keeper_of(model, "state_dict"))

@@ -1,4 +1,4 @@
-"""Trains ranks apart, and averages every so many steps what they moved by, also beside later steps."""
+"""Trains ranks alone, and averages their moves once in some steps, also during later steps."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class Round:
         return None if step % period else self.fragments[(step // period - 1) % len(self.fragments)]
 
     def count(self) -> None:
-        """Sends and receives what is due after a step. Sends first: moves are from the old anchor."""
+        """Sends and receives the fragments due after a step. Sends first: moves are from the old anchor."""
         self.made += 1
         for fragment in self.fragments:
             fragment.steps += 1
@@ -241,7 +241,7 @@ class Round:
             self.made = 0
 
     def _lag(self) -> None:
-        """At the end of a window receives what was sent at the end of the one before."""
+        """At the end of a window, receives the fragments sent at the end of the last window."""
         if self.made != self.every:
             return
         (fragment,) = self.fragments
@@ -279,7 +279,7 @@ class Round:
             self._average_inner_state(fragment)
 
     def _average_inner_state(self, fragment: Fragment) -> None:
-        """Averages what inner keeps of each parameter in its shape: momenta, not counts of steps."""
+        """Averages inner's state in the shape of each parameter: momenta, not counts of steps."""
         kept = [
             {
                 key: value
@@ -303,7 +303,7 @@ class Round:
                 value.copy_(plain / ranks)
 
     def end(self) -> None:
-        """Receives what is under way, then gives all ranks the same parameters."""
+        """Receives the fragments under way, then gives all ranks the same parameters."""
         lags = self.delay == self.every
         for fragment in self.fragments:
             if fragment.sent is None:

@@ -134,7 +134,7 @@ class DistributedModel:
         return look
 
     def _look_before_forward(self) -> None:
-        """Refuses what no hook would see later: replaced parameters, and averages that DDP replaces."""
+        """Refuses changes that no hook would see: replaced parameters, and averages that DDP replaces."""
         if self._no_sync or _autograd.current_task() != -1 or not self.rank.usable:
             return  # current_task: a checkpoint's second forward
         refusal = self._refusal_of_ddp()
@@ -463,4 +463,4 @@ class DistributedModel:
 
 
 def nothing() -> None:
-    """Makes the None that a copied or pickled model has instead of what hooks it."""
+    """Makes the None that a copied or pickled model has instead of its hooks."""

@@ -1,4 +1,4 @@
-"""Exchanges what fully_shard has reduced between replicas of the shards."""
+"""Exchanges gradients that fully_shard has reduced between replicas of the shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts one rank of a method: what ranks must have in common is compared, then they connect."""
+"""Starts one rank of a method: compares the facts that ranks must share, then connects them."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def start_rank(
 ) -> Method:
     """This process's rank of the method, connected to all others. If one rank raises, all do.
 
-    besides: what ranks must have in common besides the method's options.
+    besides: facts that ranks must share, in addition to the method's options.
     """
     require_group()
     rank = dist.get_rank(group)

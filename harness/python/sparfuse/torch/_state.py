@@ -1,4 +1,4 @@
-"""Keeps what a rank leaves to the next step as tensors and numbers for torch.save."""
+"""Holds the state that a rank leaves to the next step, as tensors and numbers for torch.save."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def state_of(model: _Keeps) -> dict[str, Any]:
 
 
 def _saved(value: Any, of: str, place: str = "") -> Any:
-    """What a class in Python remembers, in types that torch.load(weights_only=True) reads."""
+    """The memory of a class in Python, in types that torch.load(weights_only=True) reads."""
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, (str, int)):
@@ -72,7 +72,7 @@ def _saved(value: Any, of: str, place: str = "") -> Any:
 
 
 def _restored(value: Any) -> Any:
-    """What _saved got."""
+    """The argument of _saved."""
     if isinstance(value, Mapping):
         return {key: _restored(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

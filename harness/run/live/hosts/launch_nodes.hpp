@@ -13,7 +13,8 @@ namespace sparfuse::harness {
 
 struct AskedNodes {
   std::vector<Node> nodes;  // by host, as RunOptions has them; empty: they did not all tell
-  std::vector<std::string> problems;  // what trials would fail of there, a sentence each
+  std::vector<std::string> problems;  // the reasons for which trials would fail there, a sentence
+                                      // each
 };
 
 // Asks by a preflight (harness/run/live/hosts/preflight.hpp), which takes a second or two. What is
@@ -21,7 +22,7 @@ struct AskedNodes {
 AskedNodes AskNodes(const RunOptions& options, const std::filesystem::path& results,
                     const std::atomic<bool>& interrupted);
 
-// Those of the newest of the trials that tells its nodes, each kind once; empty where none does.
+// The nodes of the newest trial that names its nodes, each kind once; empty if no trial does.
 std::vector<Node> StoredNodes(const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-// Leaves out nodes on which launches fail again and again, where others can take their place.
+// Leaves out nodes on which launches fail repeatedly, if other nodes can replace them.
 #pragma once
 
 #include <filesystem>
@@ -19,44 +19,44 @@ struct Blame {
   std::string why;
 };
 
-// The one of `nodes` that a launch which ended as `failure` says is to be blamed on; none where it
-// is none of them, or may be several: that of the rank which was killed or does not answer, else
-// the one that the launcher's lines of error name. launch: the trial's, with the hosts of its ranks
-// where they came so far. What a rank found wrong itself (a number, a file, memory) is no node's
-// fault.
+// The node of `nodes` at fault for a launch that ended with `failure`; none if no node or several
+// nodes may be at fault. It is the node of the rank that was killed or does not answer, else the
+// node in the launcher's error lines. launch: the trial's, with the hosts of its ranks as far as
+// known. An error that a rank itself reported (a number, a file, memory) is not a node's fault.
 Blame NodeToBlame(const std::vector<std::string>& nodes, const TrialLaunch& launch,
                   const Failure& failure, const std::string& log);
 
-// What failed of a launch, and how.
+// The failure of a launch.
 struct LaunchFailure {
   std::string log;                   // its end
   Failure failure;                   // of the first trial
   std::vector<PlannedTrial> trials;  // none: it went well
-  std::vector<Blame> silent = {};    // nodes on which no rank starts, where that was tried
+  std::vector<Blame> silent = {};    // nodes on which no rank starts, if that was tried
   int needed = 1;                    // nodes
 };
 
 class NodeFailures {
  public:
-  // nodes: all that the method may use; none where it cannot choose among them.
+  // nodes: all that the method may use; none if it cannot choose among them.
   NodeFailures(const LaunchMethod& method, std::vector<std::string> nodes);
 
   const std::vector<std::string>& nodes() const noexcept { return nodes_; }
   const std::vector<std::string>& left_out() const noexcept { return left_out_; }
 
-  // What to say of a launch, or "". Writes what failed and is left out into its record.
+  // The message for the user about a launch, or "". Writes the failed and the left-out nodes into
+  // its record.
   std::string Judge(const LaunchFailure& failed, TrialLaunch& launch);
-  // What failed on nodes that were left out since the last call: to be run again.
+  // The trials that failed on nodes that were left out since the last call. They run again.
   std::vector<PlannedTrial> TakeFailed() { return std::exchange(elsewhere_, {}); }
 
-  // Counts a failed launch of ranks on `needed` nodes; what to say of it, or "". The second one of
-  // a node leaves it out, where enough others are there.
+  // Counts a failed launch of ranks on `needed` nodes. Returns the message for the user, or "". The
+  // second failure of a node leaves it out if enough others are there.
   std::string Count(const std::string& node, int needed, const std::string& why);
 
-  // The method for ranks on `needed` nodes without those that are left out, where enough others are
-  // there. file: where a hostfile without them may be written.
+  // The method for ranks on `needed` nodes, without the nodes that are left out if enough others
+  // are there. file: the path for a hostfile without them.
   LaunchMethod Method(const std::filesystem::path& file, int needed) const;
-  // What it may then use.
+  // The nodes that the method may then use.
   std::vector<std::string> NodesFor(int needed) const;
 
  private:

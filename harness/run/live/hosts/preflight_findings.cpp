@@ -61,9 +61,9 @@ class HostsJudge {
     Libraries();
     Alike(&HostFacts::driver, "driver", Level::kWarning, "the same driver on every host");
     Alike(&HostFacts::cards, "cards", Level::kWarning,
-          "the same cards: unlike nodes are a system of their own");
+          "the same cards: different nodes are a system of their own");
     Alike(&HostFacts::cpu, "processors", Level::kWarning,
-          "the same processor: unlike nodes are a system of their own");
+          "the same processor: different nodes are a system of their own");
     Results();
     Interfaces();
     Limits();

@@ -50,8 +50,8 @@ std::size_t EndOfExpression(std::string_view text) {
 std::string AddName(std::string name, std::vector<std::string>& names) {
   if (!IsHostName(name)) {
     return fmt::format(
-        "\"{}\" is no host's name: expected letters, digits, - . _ : @, and a letter "
-        "or digit first",
+        "\"{}\" is not the name of a host: expected letters, digits, - . _ : @, and a letter or "
+        "digit first",
         name);
   }
   names.push_back(std::move(name));
@@ -168,7 +168,7 @@ std::vector<HostLine> LinesOf(const fs::path& file) {
                          is_most ? key : "slots", name));
     }
     if (most > 0 && most < host.slots) {
-      fail(fmt::format("max_slots={} and slots={}: expected at most as many slots", most,
+      fail(fmt::format("max_slots={} and slots={}: expected at most max_slots slots", most,
                        host.slots));
     }
     hosts.push_back(std::move(host));
@@ -204,7 +204,7 @@ std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
                                before.name));
       // Open MPI counts a host's lines, unless one of them states its slots.
       if (form == HostfileForm::kOpenMpi && line.slots + found->second.line->slots > 0)
-        fail(line, fmt::format("{} is there twice: expected a line a host", name));
+        fail(line, fmt::format("{} is there twice: expected one line for each host", name));
       before.slots += std::max(line.slots, 1);
     }
   }

@@ -151,8 +151,9 @@ void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method) {
   if (!method.across_hosts()) return;
   if (config.link) {
     SPARFUSE_THROW(kConfig,
-                   fmt::format("link = {}: delays messages between ranks of one host, and would "
-                               "come on top of the network; expected --launch local",
+                   fmt::format("link = {}: an emulated link delays messages between ranks of one "
+                               "host, not between hosts; expected --launch local, or mode = "
+                               "\"measured\" without a link",
                                ToJson(config.link).dump()));
   }
   if (method.kind != Kind::kMpirun || method.hostfile.empty()) return;

@@ -24,11 +24,11 @@ struct LaunchedWork {
   std::string nonce;                                   // that no other launch has
 };
 
-// Throws Error{kConfig} naming what does not go with the method: a link that is emulated, where
-// ranks may be on other hosts; a hostfile whose hosts have no room for the ranks.
+// Throws Error{kConfig} if the cell does not fit the method: an emulated link although ranks may be
+// on other hosts, or a hostfile without room for the ranks.
 void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method);
 
-// That its ranks are on where nodes are several.
+// The number of nodes with its ranks.
 int NodesOf(const CellConfig& config);
 
 // The worker itself starts the ranks on this host, without mpirun: threads, or processes over TCP.
@@ -36,29 +36,30 @@ bool StartsItsRanks(const CellConfig& config, const LaunchMethod& method);
 // Before their number, on a command line of the worker that starts processes.
 inline constexpr const char* kRanksArgument = "--ranks";
 
-// environment: LaunchEnvironment's, which ranks on other hosts get by the command. Ranks of a host
-// are consecutive, config.ranks_per_node each, as the topology numbers them; ranks that are threads
-// of one process start here, whatever the method.
+// environment: the result of LaunchEnvironment; ranks on other hosts get it through the command.
+// The ranks of a host are consecutive, config.ranks_per_node each, in the numbering of the
+// topology. Ranks that are threads of one process start here with any method.
 std::vector<std::string> LaunchCommand(const LaunchedWork& work, const LaunchMethod& method,
                                        const Environment& environment);
 
-// What a launch gets on top of the controller's environment: the thread pools that libraries bring,
-// sized to what the trial is given, and what they compute with; the network interface, where one is
-// named; what every rank checks first (core/transport/world/world_check.hpp); and on other hosts
-// how long it may live.
+// The variables that a launch gets in addition to the controller's environment: the sizes of the
+// libraries' thread pools, according to the trial; a setting of cuBLAS for reproducible results;
+// the network interface, if one is named; the facts that every rank checks first
+// (core/transport/world/world_check.hpp); and, on other hosts, its longest lifetime.
 Environment LaunchEnvironment(const LaunchedWork& work, const LaunchMethod& method);
 
-// Seconds after which a rank on another host than the controller's is killed from within. Its
-// launcher cannot always do so: a node whose daemon died passes no signal on.
+// The seconds after which a rank on another host ends itself. The launcher cannot always end it,
+// because a node whose daemon died passes on no signal.
 inline constexpr const char* kLifetimeVariable = "SPARFUSE_LIFETIME_SECONDS";
 
-// What ends the ranks of a launch beside its launcher (LaunchRequest::ender), or nothing.
+// The command that ends the ranks of a launch in addition to its launcher (LaunchRequest::ender),
+// or nothing.
 std::vector<std::string> LaunchEnder(const LaunchMethod& method, const std::string& nonce);
 
 // As a shell takes it: "NAME=VALUE program 'an argument'".
 std::string ShellLine(const Environment& environment, std::span<const std::string> command);
 
-// What the end of a running launch's log says it does, or "".
+// The action that the end of a running launch's log names, or "".
 std::string WhatItDoes(const std::filesystem::path& log);
 
 }  // namespace sparfuse::harness

@@ -159,7 +159,7 @@ std::string PmiOfSrun() {
   std::string pmi = PickPmi(list);
   if (pmi.empty()) {
     Fail(
-        fmt::format("--launch srun: `srun --mpi=list` has no pmix, by which ranks of Open MPI "
+        fmt::format("--launch srun: `srun --mpi=list` has no pmix, with which ranks of Open MPI "
                     "find one another: \"{}\"; expected a Slurm with its PMIx plugin, or --launch "
                     "mpirun within the allocation",
                     list));
@@ -228,14 +228,15 @@ LaunchMethod ReadLaunchMethod(const LaunchOptions& options) {
                       options.hostfile.string(), options.launch));
     }
     if (!SomethingIsAt(options.hostfile))
-      Fail(fmt::format("--hostfile {}: there is no such file", options.hostfile.string()));
+      Fail(fmt::format(
+          "--hostfile {}: no such file; expected a file with a line \"NAME slots=N\" for each host",
+          options.hostfile.string()));
     method.hostfile = fs::absolute(options.hostfile);
   }
   if (options.ship && method.kind != Kind::kSrun && method.kind != Kind::kMpirun) {
-    Fail(
-        fmt::format("--ship with --launch {}: expected --launch srun or mpirun, through which it "
-                    "is sent",
-                    options.launch.empty() ? "local" : options.launch));
+    Fail(fmt::format(
+        "--ship with --launch {}: expected --launch srun or mpirun, which send the files",
+        options.launch.empty() ? "local" : options.launch));
   }
   if (!options.interface.empty()) NeedInterface(options.interface);
   if (method.kind == Kind::kSrun) method.pmi = PmiOfSrun();

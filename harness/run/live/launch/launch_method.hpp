@@ -1,5 +1,5 @@
-// Says which launcher starts the ranks of live trials, where, and over which network interface;
-// reads and fills in the command line of a launcher that the program has no form of.
+// Describes the launcher of live trials, its hosts and its network interface. Reads and fills in
+// the command line of a launcher that the program does not know.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace sparfuse::harness {
 
-// What stands for a placeholder of a template.
+// The values of a template's placeholders.
 struct TemplateValues {
   int ranks = 1, ranks_per_node = 1, nodes = 1;
   long timeout_seconds = 0;
@@ -18,14 +18,14 @@ struct TemplateValues {
   std::vector<std::string> environment;  // NAME=VALUE
 };
 
-// A file with `command = ["word", ...]`, the words as the launcher gets them: no shell reads them.
+// A file with `command = ["word", ...]`, the words that the launcher gets; no shell reads them.
 // {ranks}, {ranks_per_node}, {nodes}, {timeout} (seconds), {worker}, {hostfile} and {interface} may
-// stand within a word; {arguments} and {environment}, each any number of words, are a word of their
-// own: {environment}, NAME=VALUE, is what env(1) takes. {ranks}, {worker}, {arguments} and
-// {environment} must be there. {nonce} stands for a word that no other launch has.
+// be part of a word. {arguments} and {environment}, each any number of words, must be a word of
+// their own. {environment} is NAME=VALUE, as env(1) takes it. {ranks}, {worker}, {arguments} and
+// {environment} must be there. {nonce} is a word that no other launch has.
 //
-// `end = ["word", ...]`, if given, is run when a launch is ended before its time, beside SIGTERM to
-// the command; of placeholders it may have {nonce}.
+// `end = ["word", ...]`, if given, runs when a launch is ended early, in addition to SIGTERM to the
+// command. Its only placeholder is {nonce}.
 class LaunchTemplate {
  public:
   LaunchTemplate() = default;
@@ -34,7 +34,7 @@ class LaunchTemplate {
 
   bool Uses(const std::string& placeholder) const;  // "hostfile"
   std::vector<std::string> Fill(const TemplateValues& values) const;
-  // Nothing where there is no `end`.
+  // Empty if there is no `end`.
   std::vector<std::string> FillEnd(const std::string& nonce) const;
 
  private:
@@ -44,7 +44,7 @@ class LaunchTemplate {
 // As typed.
 struct LaunchOptions {
   std::string launch;              // "local", "mpirun", "srun", a template's file; "": local, or
-                                   // mpirun where there is a hostfile
+                                   // mpirun if there is a hostfile
   std::filesystem::path hostfile;  // or ""
   std::string interface;           // or ""
   bool ship = false;               // hosts share no folder with this one
@@ -64,25 +64,25 @@ struct LaunchMethod {
   bool oversubscribe = false;              // as asked for; on one host nobody asks
   LaunchTemplate form = {};                // kTemplate
   std::vector<std::string> left_out = {};  // kSrun: nodes of the allocation that get no ranks
-  // kMpirun: what it is given for the hostfile where it would read that otherwise than it is read
-  // here (FileForMpirun), or "".
+  // kMpirun: the hostfile for mpirun, if mpirun would read the original differently
+  // (FileForMpirun), or "".
   std::filesystem::path mpirun_hostfile = {};
 
   // Ranks may be on other hosts than the controller.
   bool across_hosts() const noexcept { return kind != Kind::kLocal; }
 };
 
-// Asks srun what it can do where it is meant. Throws Error{kConfig} that names the option and its
-// value: options that do not go together, an interface that this host does not have, an srun
-// without PMIx; what LaunchTemplate::Read throws.
+// For srun, asks srun for its abilities. Throws Error{kConfig} naming the option and its value:
+// options that exclude each other, an interface that this host does not have, or an srun without
+// PMIx. Throws the errors of LaunchTemplate::Read.
 LaunchMethod ReadLaunchMethod(const LaunchOptions& options);
 
-// What a launch needs besides when it is to start now. Throws Error{kConfig}: srun outside of an
-// allocation, which would wait in a queue while the launch's deadline passes.
+// Checks that a launch can start now. Throws Error{kConfig} for srun outside of an allocation: it
+// would wait in a queue while the launch's deadline passes.
 void CheckMayLaunch(const LaunchMethod& method);
 
-// The plugin for `srun --mpi` that Open MPI's ranks find one another by, among those that `srun
-// --mpi=list` printed: pmix, else the newest pmix_vN; "" where there is none.
+// The plugin for `srun --mpi` with which Open MPI's ranks find one another, from the output of
+// `srun --mpi=list`: pmix, else the newest pmix_vN; "" if there is none.
 std::string PickPmi(const std::string& list);
 
 }  // namespace sparfuse::harness

@@ -94,9 +94,11 @@ PhaseLimits PhaseLimits::OfEnvironment() {
   const auto [end, error] =
       std::from_chars(given.data(), given.data() + given.size(), limits.start);
   if (error != std::errc() || end != given.data() + given.size() || !(limits.start > 0)) {
-    SPARFUSE_THROW(kConfig, fmt::format("SPARFUSE_START_SECONDS={}: expected seconds, more than 0, "
-                                        "within which ranks have to meet",
-                                        given));
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format(
+            "SPARFUSE_START_SECONDS={}: expected seconds above 0, the time for ranks to meet",
+            given));
   }
   return limits;
 }

@@ -15,20 +15,21 @@ namespace sparfuse::harness {
 
 // How the line begins that rank 0 prints once all ranks have met (core/transport/world).
 inline constexpr const char* kMetLine = "ranks have met: ";
-// How the line of a trial's log begins that says what the trial does; the rest of it is shown.
+// The head of a log line that states the trial's current action; the rest of the line is shown.
 inline constexpr const char* kMeasuringLine = "measuring ";
 // How the line begins that rank 0 prints when a trial's outcome is written.
 inline constexpr const char* kResultLine = "result written: ";
 
-// What a rank that fails prints, without an end of line.
+// The line that a failing rank prints, without an end of line.
 std::string FailureLine(int rank, std::string_view kind, std::string_view message);
 bool IsFailureLine(std::string_view line);
 
-// What follows `head` in a line that begins with it, or does so behind what a launcher puts before
-// a rank's lines ("[1,0]<stdout>:", "3: ").
+// The text after `head` in a line that begins with it, also after a launcher's prefix of a rank's
+// lines ("[1,0]<stdout>:", "3: ").
 std::optional<std::string_view> After(std::string_view head, std::string_view line);
 
-// What was said so far. Two processes share it: who reads the output and who watches the launch.
+// The counts of messages so far. Two processes share it: the reader of the output and the watcher
+// of the launch.
 struct LaunchSaid {
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<bool> met{false}, measures{false};
@@ -59,7 +60,7 @@ struct PhaseLimits {
   // that one of the launch's trials may take. Trials that take turns say so every round.
   std::optional<double> setup = {}, silence = {};
 
-  // start: SPARFUSE_START_SECONDS where that is set, a number above 0; else Error{kConfig}.
+  // start: SPARFUSE_START_SECONDS if that is set, a number above 0; else Error{kConfig}.
   static PhaseLimits OfEnvironment();
 };
 
@@ -68,9 +69,9 @@ class LaunchWatch {
   // directories: of the launch's trials. meets: whether its ranks say that they have met.
   LaunchWatch(std::vector<std::filesystem::path> directories, bool meets, PhaseLimits limits);
 
-  // Why the launch has to end now, a sentence's end ("..., which ..."), or "". To be asked with
-  // seconds since the launch began, which do not decrease, and what its ranks said so far: they may
-  // be on hosts whose folders are not these.
+  // The reason why the launch has to end now, as the end of a sentence ("..., which ..."), or "".
+  // The caller gives the seconds since the launch began, which must not decrease, and the ranks'
+  // messages so far; ranks may be on hosts with other folders.
   std::string WhyToEnd(double seconds, const LaunchSaid& said);
   // Whether that was so because ranks had not met.
   bool start_was_late() const noexcept { return start_was_late_; }

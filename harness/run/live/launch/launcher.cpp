@@ -339,8 +339,11 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
   if (session) session->Remove();  // somebody may have killed the supervisor
   result.seconds = SecondsSince(begin);
   if (report.started != 0) {
-    SPARFUSE_THROW(kInternal, fmt::format("cannot start {}: {}", request.argv.front(),
-                                          std::strerror(report.started)));
+    const char* remedy = report.started == ENOENT && request.argv.front() == "mpirun"
+                             ? "; live trials need Open MPI's mpirun on PATH (scripts/setup)"
+                             : "";
+    SPARFUSE_THROW(kInternal, fmt::format("cannot start {}: {}{}", request.argv.front(),
+                                          std::strerror(report.started), remedy));
   }
   if (stopping) return result;
   if (!complete) {  // somebody killed the supervisor

@@ -1,6 +1,6 @@
-// Launches a trial as a process group of its own: mpirun and its ranks, watched by a supervisor
-// that ends all of them when the trial is over, when its time is up, or when the controller is
-// gone; lets a run end in order when it is told to end.
+// Launches a trial as a process group of its own: mpirun and its ranks, watched by a supervisor.
+// The supervisor ends all of them when the trial is over, when its time is up, or when the
+// controller is gone. Also ends a run in order when the user asks for it.
 #pragma once
 
 #include <atomic>
@@ -31,10 +31,10 @@ struct LaunchRequest {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of the inherited one
   std::filesystem::path log;      // stdout and stderr, up to kMostLogBytes
-  std::filesystem::path session;  // record of a SessionFolder that mpirun is to use; "": no mpirun
+  std::filesystem::path session;  // record of the SessionFolder for mpirun; "": no mpirun
   double timeout_seconds = 600;
-  // A command that ends ranks which the launcher cannot end, or nothing. Run when the launch is
-  // ended early and when its launcher did not end well; it has some seconds.
+  // A command for ranks that the launcher cannot end, or nothing. It runs when the launch is ended
+  // early and when its launcher fails, and has some seconds.
   std::vector<std::string> ender = {};
   // Asked a few times a second: why the launch has to end now, or "".
   std::function<std::string(double elapsed_seconds, const LaunchSaid& said)> why_to_end = {};
@@ -61,9 +61,9 @@ struct LaunchResult {
 // early; `tick` is called a few times a second. Throws Error{kInternal} if nothing could be
 // started, Error{kData} if the log cannot be written.
 //
-// Open MPI puts every rank in a process group of its own, so a signal to a group misses them: the
-// supervisor is a subreaper and ends all of its descendants. It gets SIGTERM from the kernel when
-// the controller dies (kill -9 included).
+// Open MPI puts every rank in a process group of its own, and a signal to a group misses them. So
+// the supervisor is a subreaper and ends all of its descendants. It gets SIGTERM from the kernel
+// when the controller dies (kill -9 included).
 LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& interrupted,
                     const std::function<void(double elapsed_seconds)>& tick);
 

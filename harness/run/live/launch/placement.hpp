@@ -1,4 +1,4 @@
-// Spreads ranks over hosts, and checks afterwards where they were.
+// Spreads ranks over hosts, and checks their placement afterwards.
 #pragma once
 
 #include <string>
@@ -10,20 +10,21 @@
 
 namespace sparfuse::harness {
 
-// The hosts of the method's hostfile, which it has. Throws as ReadHostfile.
+// The hosts of the method's hostfile. Precondition: it has one. Throws as ReadHostfile.
 std::vector<Host> HostsOf(const LaunchMethod& launch);
 
-// How many hosts the hostfile or the allocation has. Throws Error{kConfig} where there is neither,
-// naming what would say it.
+// The number of hosts in the hostfile or the allocation. Throws Error{kConfig} if neither exists,
+// naming the option that gives one.
 int HostCount(const LaunchMethod& launch);
 
-// How many of `ranks` a host gets where they are spread over all hosts there are. Throws
-// Error{kConfig}, also where a host has too few slots.
+// The number of `ranks` on each host if they are spread over all hosts. Throws Error{kConfig}, also
+// if a host has too few slots.
 int RanksPerNode(const LaunchMethod& launch, int ranks);
 
-// Ranks of a node are on one host and those of others on others: a link between nodes that leads
-// back to its own host would be measured in silence. placement: host names in the order of ranks.
-// Throws Error{kConfig} naming two ranks of which that is not so.
+// Checks that the ranks of a node are on one host, and the ranks of different nodes on different
+// hosts. Otherwise a link between nodes would lead back to its own host, and nobody would notice.
+// placement: host names in the order of ranks. Throws Error{kConfig} naming two ranks that violate
+// this.
 void CheckPlacement(const std::vector<std::string>& placement, const CellConfig& config,
                     const LaunchMethod& launch);
 

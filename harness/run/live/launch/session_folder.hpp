@@ -1,7 +1,7 @@
-// Tells launches apart, and makes and removes the folder of a launch's shared files of Open MPI:
-// segments of memory, sockets. By default they lie among the files of all users in /dev/shm and
-// /tmp, where nobody removes the files of a killed program. In a folder of the launch's own they
-// are recognised.
+// Makes and removes the folder of a launch's shared files of Open MPI, segments of memory and
+// sockets, and so distinguishes launches. By default these files are in /dev/shm and /tmp with the
+// files of all users, where nobody removes the files of a killed program. In a folder of the
+// launch's own they are recognised.
 #pragma once
 
 #include <filesystem>
@@ -14,15 +14,15 @@ namespace sparfuse::harness {
 // Returns a text that no other launch has, not even one that was killed and left ranks behind.
 std::string Nonce();
 
-// Made for one launch, and removed with what is in it by whoever holds this last: the supervisor
-// also after a kill of the controller. Its path is first written to `record` (a file beside the
-// trial's log), from which a later run finds it if nobody was left to remove it.
+// The folder is made for one launch. The last holder removes it with its content; after a kill of
+// the controller this is the supervisor. Its path is first written to `record`, a file in the
+// folder of the trial's log. From there a later run finds it if nobody was left to remove it.
 class SessionFolder {
  public:
   // Throws Error{kData} if it or `record` cannot be written.
   explicit SessionFolder(const std::filesystem::path& record);
 
-  // What the launcher must be started with to use it.
+  // The variables that the launcher needs to use it.
   std::vector<std::pair<std::string, std::string>> Environment() const;
   void Remove() const;
 
@@ -33,7 +33,7 @@ class SessionFolder {
 // The name of the record in a trial's directory.
 inline constexpr const char* kSessionRecord = "session.txt";
 
-// Removes what `record` names, if it is a session's folder of this user; then `record`.
+// Removes the folder in `record`, if it is a session's folder of this user; then `record`.
 void RemoveSession(const std::filesystem::path& record);
 
 }  // namespace sparfuse::harness

@@ -15,8 +15,8 @@ inline constexpr std::size_t kMostLogBytes = std::size_t{16} << 20;
 // Kept beyond the limit: the launcher's report on a rank that died comes last.
 inline constexpr std::size_t kLogEndBytes = std::size_t{64} << 10;
 
-// Copies a pipe to a log. Beyond kMostLogBytes the log says so, and only the end of what follows is
-// kept.
+// Copies a pipe to a log. After kMostLogBytes the log says so, and only the end of the further
+// output is kept.
 class LogCopy {
  public:
   // Descriptors of the caller's; reads of `pipe` must not block. lines: gets all that comes, or
@@ -25,9 +25,9 @@ class LogCopy {
       : pipe_(pipe), log_(log), lines_(lines) {}
 
   enum class Pipe { kMore, kEmpty, kClosed };  // closed: nobody has the other end any more
-  // Copies what is there, at most 1 MiB.
+  // Copies the available output, at most 1 MiB.
   Pipe Drain();
-  // To be called last: writes the end.
+  // Writes the end. Must be called last.
   void Finish();
 
  private:
@@ -39,10 +39,10 @@ class LogCopy {
   std::size_t written_ = 0;
   bool full_ = false;
   std::size_t left_out_ = 0;
-  std::string end_;  // of what came after the limit
+  std::string end_;  // of the output after the limit
 };
 
-// What the launcher's report in a log says about the rank that ended the trial.
+// The launcher's report, in a log, on the rank that ended the trial.
 struct LauncherReport {
   std::optional<int> rank;
   std::optional<int> signal;
@@ -55,7 +55,8 @@ LauncherReport ParseLauncherReport(std::string_view log);
 std::string Tail(std::string_view log, std::size_t lines);
 
 // The last line that the trial's processes printed before the launcher's report, at most 300 bytes,
-// else the whole report in one line, at most 1200; without control characters. "" for an empty log.
+// else the whole report in one line, at most 1200. It has no control characters. "" for an empty
+// log.
 std::string LastWords(std::string_view log);
 
 }  // namespace sparfuse::harness

@@ -1,5 +1,5 @@
-// Reaches the nodes of a launch by the launcher's own means: it starts a shell on a node and passes
-// on its input and output; runs commands that may take long, and ends them when the run is told to
+// Reaches the nodes of a launch with the launcher's own means: it starts a shell on a node and
+// forwards its input and output. Runs commands that may take long, and ends them when the run shall
 // end.
 #pragma once
 
@@ -26,21 +26,21 @@ ShellResult RunShell(const std::string& command, double most_seconds,
                      const std::atomic<bool>& interrupted);
 
 // The nodes that the method's launches may use: of the hostfile, or of the Slurm allocation. Throws
-// Error{kConfig} where nobody tells.
+// Error{kConfig} if nobody tells.
 std::vector<std::string> NodesOf(const LaunchMethod& method);
 
 // Starts one process on a node, its input and output this one's.
 std::vector<std::string> OnNode(const LaunchMethod& method, const std::string& node,
                                 std::vector<std::string> command);
 
-// Of a transfer: libraries of gigabytes over a slow network, and everything else. A launcher may
-// wait for a node that is gone.
+// The limits of a transfer: libraries of gigabytes over a slow network, and all other files. A
+// launcher may wait for a node that is gone.
 inline constexpr double kMostSecondsOfFiles = 1800, kMostSecondsOfTrials = 60;
 
-// What a script prints as its last line where it came to its end.
+// The last line of a script that reached its end.
 inline constexpr const char* kScriptDone = "sparfuse: done";
 
-// A folder of this process's in the folder for temporary files, removed with what is in it.
+// A folder of this process in the folder for temporary files, removed with its content.
 class Staging {
  public:
   Staging();
@@ -62,11 +62,11 @@ class NodeChannel {
   const LaunchMethod& method() const noexcept { return method_; }
   const std::atomic<bool>& interrupted() const noexcept { return interrupted_; }
 
-  // Runs a script there, with a command's output as its input ("": nothing), and returns what it
-  // prints. Throws Error{kData} naming the node where it does not come to kScriptDone.
+  // Runs a script there, with a command's output as its input ("": nothing), and returns the
+  // script's output. Throws Error{kData} naming the node if it does not reach kScriptDone.
   std::string Run(const std::string& node, const std::string& script, const std::string& input,
                   double most_seconds) const;
-  // The same, its output into a file and what the launcher says into another one.
+  // As above, with its output in a file and the launcher's messages in another one.
   ShellResult RunInto(const std::string& node, const std::string& script,
                       const std::filesystem::path& output, const std::filesystem::path& said) const;
 

@@ -10,8 +10,8 @@
 
 namespace sparfuse::harness {
 
-// Where the worker lies in a shipment. As deep as in an archive of scripts/bundle, whose worker
-// looks for libraries in ../../lib of its own folder before anywhere else: that is the shipment's.
+// The worker's path in a shipment. It is as deep as in an archive of scripts/bundle, whose worker
+// looks for libraries in ../../lib of its own folder first: that is the shipment's lib.
 inline constexpr const char* kShippedWorker = "bin/worker/sparfuse-worker";
 
 struct ShippedFile {
@@ -27,31 +27,30 @@ struct Shipment {
   // Hash of names and contents, twelve digits.
   std::string Id() const;
 
-  // Those that lie beside LibTorch's own: what a host with the same LibTorch has.
+  // The files from LibTorch's folder, which a host with the same LibTorch has.
   std::vector<const ShippedFile*> OfTorch() const;
 };
 
-// The worker with the libraries that it is linked with, but for what every host has of its own: the
-// C library, MPI and what it brings, drivers of cards; and of `names`, paths beneath `data`, the
-// files that are there. Where OPAL_PREFIX names an archive of scripts/bundle its Open MPI goes
-// along. Throws Error{kData} naming a library that is missing here, or a file that a link takes
-// out of `data`.
+// The worker with its linked libraries, except those that every host has of its own: the C library,
+// MPI with its libraries, drivers of cards. Also the existing files among `names`, paths below
+// `data`. If OPAL_PREFIX names an archive of scripts/bundle, its Open MPI is included. Throws
+// Error{kData} naming a library that is missing here, or a file whose link leads out of `data`.
 Shipment Collect(const std::filesystem::path& worker, const std::filesystem::path& data,
                  const std::vector<std::string>& names);
 
-// Of all workloads, as Collect takes them.
+// The data files of all workloads, as Collect takes them.
 std::vector<std::string> DataFilesOf(const Catalog& catalog);
 
-// The libraries in what ldd prints that are shipped, sorted. Throws as Collect.
+// The libraries in the output of ldd that are shipped, sorted. Throws as Collect.
 std::vector<std::filesystem::path> ShippedLibraries(const std::string& ldd);
 
-// A script: prints the files of the folders 0, 1, ... in `place`, but for config.json, with their
-// hashes.
+// A script that prints the files of the folders 0, 1, ... in `place`, except config.json, with
+// their hashes.
 std::string SendingResults(const std::string& place);
 
-// Takes them out of what the script printed, by way of the folder `between`, into the directories
-// of trials 0, 1, ... Returns what is missing or damaged, of which nothing is taken; or "". Throws
-// Error{kData} where this machine cannot write.
+// Takes the files from the script's output into the directories of trials 0, 1, ..., through the
+// folder `between`. Returns the missing or damaged files, of which nothing is taken; or "". Throws
+// Error{kData} if this machine cannot write.
 std::string TakeResults(const std::filesystem::path& printed, const std::filesystem::path& between,
                         const std::vector<std::filesystem::path>& trials);
 

@@ -24,14 +24,15 @@ struct NodeStore {
 
 class Shipping {
  public:
-  // Every node keeps files by their hashes in $TMPDIR/sparfuse-UID, takes those of LibTorch from
-  // the one that its python3 has where they are the same, and gets what it lacks then. Files are
-  // compared with their hashes when they come and before they are first used. Several nodes at
-  // once. Throws Error{kConfig}: an archive's Open MPI over mpirun, which needs it there to start;
-  // Error{kData} naming the node and what it said, also where `interrupted` is set meanwhile.
+  // Every node keeps files by their hashes in $TMPDIR/sparfuse-UID. It takes LibTorch's files from
+  // the LibTorch of its own python3 if they are equal, and then gets the files that it still lacks.
+  // The hashes of files are checked when they arrive and before their first use. Several nodes are
+  // served at once. Throws Error{kConfig} for an archive's Open MPI with mpirun, which needs Open
+  // MPI on the node to start there; Error{kData} naming the node and its message, also if
+  // `interrupted` is set in the meantime.
   Shipping(const LaunchMethod& method, const Shipment& shipment,
            const std::atomic<bool>& interrupted);
-  // Removes what is left of launches there.
+  // Removes the remains of launches there.
   ~Shipping();
   Shipping(const Shipping&) = delete;
   Shipping& operator=(const Shipping&) = delete;
@@ -41,23 +42,23 @@ class Shipping {
   // Variables that ranks need there.
   Environment environment() const;
 
-  // Those nodes alone take part from here on; all of them have been sent what they need.
+  // From now on only these nodes take part. All of them have their files already.
   void Use(std::vector<std::string> nodes);
 
-  // What a launch left on the nodes is of no use.
+  // Marks the files of a launch on the nodes as useless.
   void Forget(const std::string& nonce) const;
 
   // Begins a launch of trials: puts each one's config.json on all nodes; returns the folders there.
   std::vector<std::filesystem::path> Send(const std::vector<std::filesystem::path>& trials,
                                           const std::string& nonce) const;
-  // Ends it: takes what ranks wrote into the trials' directories. A node keeps its own until all of
-  // it has come, and then until the next Send. Returns a sentence for each node of which something
-  // is missing. No interruption keeps it from that.
+  // Ends the launch: takes the files of ranks into the trials' directories. A node keeps its files
+  // until all have arrived, and then until the next Send. Returns a sentence for each node with
+  // missing files. It cannot be interrupted.
   std::vector<std::string> Fetch(const std::vector<std::filesystem::path>& trials,
                                  const std::string& nonce) const;
 
  private:
-  // Makes the store where there is none, removes what is old, and looks what of the shipment is
+  // Makes the store if there is none, removes old files, and finds the shipment's files that are
   // there.
   std::vector<NodeStore> Look(const Shipment& shipment);
   void TakeFromTorch(const Shipment& shipment, NodeStore& node) const;
@@ -68,10 +69,10 @@ class Shipping {
   void Transfer(const Shipment& shipment, std::vector<NodeStore>& nodes) const;
   // Gives the files of the store their names.
   void Link(const Shipment& shipment) const;
-  // What is wrong with what came, or "".
+  // The mistake in the received files, or "".
   std::string FetchFrom(const std::string& node, const std::vector<std::filesystem::path>& trials,
                         const std::string& nonce) const;
-  // Words of a script that remove there what was fetched, or "".
+  // Words of a script that remove the fetched files there, or "".
   std::string RemovingFetched(const std::string& node) const;
   std::filesystem::path PlaceOf(const std::string& nonce) const {
     return store_ / "trials" / nonce;

@@ -155,7 +155,8 @@ TEST(ImportedLinks, AnImportReplacesItsOwnBlockAndLeavesTheRestAlone) {
   // The owner's changes within a block are not overwritten.
   std::string edited = written;
   edited.replace(edited.find("ranks     = 32"), 14, "ranks     = 31");
-  ExpectIn("was edited since", ErrorOf([&] { WithBlocks(edited, "c.toml", second); }));
+  ExpectIn("was edited: expected it unchanged",
+           ErrorOf([&] { WithBlocks(edited, "c.toml", second); }));
   ExpectIn("c.toml:22: ", ErrorOf([&] { WithBlocks(edited, "c.toml", second); }));
   std::string cut = written.substr(0, written.find("# <<<"));
   ExpectIn("expected both marks", ErrorOf([&] { WithBlocks(cut, "c.toml", second); }));

@@ -233,8 +233,8 @@ TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
         {"n1 slots=0\n", "hosts:1: slots=0: expected slots=N"},
         {"n1 slots=1\nn1 slots=1\n", "hosts:2: n1 is there twice"},
         {"-oProxyCommand=x slots=1\n", "hosts:1: \"-oProxyCommand=x\" is no"},
-        {"$(x) slots=1\n", "hosts:1: \"$(x)\" is no host's name"},
-        {"a;b slots=1\n", "hosts:1: \"a;b\" is no host's name"},
+        {"$(x) slots=1\n", "hosts:1: \"$(x)\" is not the name of a host"},
+        {"a;b slots=1\n", "hosts:1: \"a;b\" is not the name of a host"},
         {"n1 slots=1\nn\xff slots=1\n",
          "hosts:2: byte 2 of the line is 0xFF, not valid UTF-8: "
          "expected UTF-8"},

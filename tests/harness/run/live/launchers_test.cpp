@@ -177,7 +177,7 @@ TEST_F(Launchers, OptionsThatDoNotGoTogetherAreRefused) {
   for (const auto& [options, said] : std::initializer_list<std::pair<LaunchOptions, std::string>>{
            {{"slurm", {}, {}}, "--launch slurm: expected local, mpirun, srun"},
            {{"local", hosts, {}}, "with --launch local: expected --launch mpirun"},
-           {{"mpirun", "/nonexistent/hosts", {}}, "there is no such file"},
+           {{"mpirun", "/nonexistent/hosts", {}}, "no such file; expected a file with a line"},
            {{flux, hosts, {}}, "expected {hostfile} in its command"},
            {{pbs, {}, {}}, "command has {hostfile}: expected --hostfile"},
            {{"local", {}, "interface-of-no-host"}, "this host has no such network interface"}}) {
