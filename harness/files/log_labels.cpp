@@ -113,13 +113,31 @@ std::size_t RayLength(std::string_view text) {
   return pid < end && end != std::string_view::npos && IsDigit(text[pid + 5]) ? end + 2 : 0;
 }
 
-// "worker-1: ", as pdsh and clush write the host. Its name has a digit, unlike the word of a line.
+// "worker-1: " or "10.0.0.4: ", as pdsh and clush write the host. Its name has a digit, unlike the
+// word of a line; an address has three dots, unlike a number.
 std::size_t HostLength(std::string_view text) {
   const std::size_t name = NameLength(text);
-  if (name < 2 || !text.substr(name).starts_with(':') || !IsLetter(text[0])) return 0;
-  if (std::ranges::none_of(text.substr(0, name), IsDigit)) return 0;
+  if (name < 2 || !text.substr(name).starts_with(':')) return 0;
+  const std::string_view host = text.substr(0, name);
+  const bool address = std::ranges::count(host, '.') == 3 && IsDigit(host.back());
+  if (!IsLetter(host[0]) && !address) return 0;
+  if (std::ranges::none_of(host, IsDigit)) return 0;
   if (name + 1 == text.size()) return name + 1;
   return text[name + 1] == ' ' ? name + 2 : 0;
+}
+
+constexpr std::string_view kLevels[] = {"DEBUG", "INFO",     "WARNING", "WARN",
+                                        "ERROR", "CRITICAL", "FATAL"};
+
+// "INFO:root:", as Python's logging writes a message without a format of the program's own.
+std::size_t LoggerLength(std::string_view text) {
+  for (const std::string_view level : kLevels) {
+    if (!text.starts_with(level) || !text.substr(level.size()).starts_with(':')) continue;
+    const std::size_t name = NameLength(text.substr(level.size() + 1));
+    const std::size_t end = level.size() + 1 + name;
+    if (name > 0 && text.substr(end).starts_with(':')) return end + 1;
+  }
+  return 0;
 }
 
 // Length of a level behind a stamp: "INFO ", "[INFO] ", "- train - INFO - ".
@@ -129,8 +147,7 @@ std::size_t LevelLength(std::string_view text) {
   for (int word = 0; word < 2; ++word) {
     at = std::min(text.find_first_not_of(kSigns, at), text.size());
     const std::size_t end = at + NameLength(text.substr(at));
-    for (const std::string_view level :
-         {"DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL"}) {
+    for (const std::string_view level : kLevels) {
       if (text.substr(at, end - at) == level)
         return std::min(
             text.find_first_not_of(kSigns.substr(0, 4), end + text.substr(end).starts_with(']')),
@@ -186,6 +203,7 @@ constexpr LogLabel kLabels[] = {{"tags of mpirun or horovodrun", TagLength, true
                                 {"names of containers", ContainerLength, false},
                                 {"labels of Ray", RayLength, true},
                                 {"names of hosts", HostLength, false},
+                                {"levels and loggers", LoggerLength, false},
                                 {"time stamps", StampLength, false}};
 
 }  // namespace

@@ -505,6 +505,8 @@ TEST(LinkCases, LabelsOfAnyLauncherAreTakenOff) {
         {"[n1:0]:", "labels of torchrun"},
         {"worker-1  | ", "names of containers"},
         {"worker-1: ", "names of hosts"},
+        {"10.0.0.4: ", "names of hosts"},
+        {"INFO:osu.bench:", "levels and loggers"},
         {"(Train pid=77, ip=10.0.0.4) ", "labels of Ray"},
         {"Thu May  7 10:39:20 2026 ", "time stamps"},
         {"Thu May  7 10:39:20 2026[1,0]<stdout>:", "tags of mpirun"}}) {
