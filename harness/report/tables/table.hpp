@@ -14,8 +14,9 @@
 namespace sparfuse::harness {
 
 // A row has the keys that tell its cell apart (columns.hpp); excluded cells show en dashes, with
-// their reason below.
-Table ResultTable(const PartResult& result, const Catalog& catalog);
+// their reason below. named: metrics that have a column in any case.
+Table ResultTable(const PartResult& result, const Catalog& catalog,
+                  std::span<const std::string> named = {});
 Table ClaimTable(const PartResult& result);
 Table PredictionTable(const Part& part, const PredictionSummary& summary);
 // Results of others, compared with nothing.
