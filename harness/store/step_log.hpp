@@ -39,6 +39,9 @@ struct StepLogContext {
 // mean; the breakdown is that of the slowest rank.
 MetricValues MetricsOf(const StepLog& log, const StepLogContext& context);
 
+// Mean over ranks of the bytes that a rank sent in all steps before this one.
+double SentBytesBefore(const StepLog& log, double step);
+
 // Of each round the median over its measured windows of step_seconds, the slowest rank's; empty
 // where there are no rounds.
 std::vector<double> RoundSeconds(const StepLog& log, int every = 1);
