@@ -136,6 +136,12 @@ void CheckTraits(const Composition& made) {
                                 std::string(made.strategy->name) +
                                 "\" sparsifies tensor by tensor; expected \"behind\"");
   }
+  if (traits.by_tensor && made.strategy->node_shards) {
+    SPARFUSE_THROW(kConfig, collective + " works on whole tensors, but strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\" sends a shard from each rank of a node, which cuts tensors; "
+                                "expected \"behind\"");
+  }
   if (made.sparsifier == nullptr) return;  // CheckPayloads has refused collectives that need one
   const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
   if (traits.equal_counts && made.threshold_period > 1) {

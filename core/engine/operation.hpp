@@ -63,8 +63,8 @@ const Collective& CollectiveOf(const ExchangeRequest& exchange,
                                const std::shared_ptr<const Collective>& dense,
                                const std::shared_ptr<const Collective>& sparse);
 
-// The tensors that lie wholly in the range of an exchange, for collectives that look at them.
-// Shapes point into the layout, which must outlive the result.
+// The tensors of the range of an exchange, for collectives that look at them. Shapes point into the
+// layout, which must outlive the result. Throws Error{kConfig} if the range cuts a tensor.
 std::vector<ExchangedTensor> TensorsOfExchange(const GradientLayout& layout, Range range);
 
 }  // namespace sparfuse

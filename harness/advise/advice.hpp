@@ -121,9 +121,20 @@ struct NeededRates {
   std::string method;
   int window_steps = 1;
   std::vector<std::optional<double>> gbps;  // [kUtilisations]; none if no rate suffices
-  // The same if bytes alone took time, and all of it were waited for.
-  std::vector<double> naive_gbps;
+  std::vector<double> naive_gbps;           // [kUtilisations], of SentInWindows
 };
+
+// What a method sends in a window of steps, in exchanges of equal size.
+struct SentInWindows {
+  double bytes = 0;            // of a rank in a window
+  double compute_seconds = 0;  // of a step
+  int steps = 1;               // of a window
+  int exchanges = 1;           // in a window
+  int delay = 0;               // steps beside which an exchange goes on
+};
+// The rate in Gbit/s at which a rank computes for this share of its time if bytes alone take time,
+// and if what the delay does not hide is waited for. utilisation: between 0 and 1.
+double RateOfBytes(const SentInWindows& sent, double utilisation);
 
 // done of total modelled cells.
 using AdviceProgress =

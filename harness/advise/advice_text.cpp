@@ -205,8 +205,8 @@ std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rate
   }
   return "\n" + Render(table, TableFormat::kMarkdown) +
          "\nUtilisation is the share of forward, backward and update in a step. By bytes alone: a "
-         "step waits for all bytes that are sent, and for nothing else. Methods with local steps "
-         "do not learn the same in a step.\n";
+         "step waits for all bytes that are sent, but for those that have the steps of a delay, "
+         "and for nothing else. Methods with local steps do not learn the same in a step.\n";
 }
 
 namespace {

@@ -6,7 +6,9 @@
 #include <mutex>
 
 #include "core/base/error.hpp"
+#include "core/fusion/plan.hpp"
 #include "harness/advise/advice.hpp"
+#include "harness/catalog/trial_composition.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -27,7 +29,26 @@ std::optional<double> LeastFor(double wanted, Utilisation utilisation) {
   return std::exp(high);
 }
 
+SentInWindows SentBy(const CellConfig& cell, const StepModel& model) {
+  const Composition method = Compose(cell);
+  SentInWindows sent;
+  sent.steps = cell.method_options.window_steps();
+  sent.bytes = model.sent_bytes * sent.steps;
+  sent.compute_seconds = model.compute_seconds;
+  if (const auto local = method.local_steps()) sent.delay = static_cast<int>(local->delay);
+  if (method.strategy->delays) sent.delay = 1;
+  if (method.planner->name == kFragmentsPlanner)
+    sent.exchanges = static_cast<int>(IntOption(method.planner_options, "fragments"));
+  return sent;
+}
+
 }  // namespace
+
+double RateOfBytes(const SentInWindows& sent, double utilisation) {
+  const double compute = sent.steps * sent.compute_seconds / sent.exchanges;
+  const double seconds = sent.delay * sent.compute_seconds + compute * (1 / utilisation - 1);
+  return 8e-9 * sent.bytes / sent.exchanges / seconds;
+}
 
 std::vector<NeededRates> Adviser::Rates() {
   const std::string why = cluster_.WhyFixedBandwidth();
@@ -51,12 +72,11 @@ std::vector<NeededRates> Adviser::Rates() {
         return modelled[factor] = ModelSteps(FirstTrial(cell), cluster_.Profiles(cell, 0, factor));
       };
       NeededRates rates{asked_[i], cell.method_options.window_steps(), {}, {}};
+      const SentInWindows sent = SentBy(cell, at(1));
       for (const double wanted : kUtilisations) {
         const auto factor = LeastFor(wanted, [&](double x) { return at(x).utilisation; });
         rates.gbps.push_back(factor ? std::optional(declared * *factor) : std::nullopt);
-        const StepModel& as_declared = at(1);
-        rates.naive_gbps.push_back(8e-9 * as_declared.sent_bytes / as_declared.compute_seconds *
-                                   wanted / (1 - wanted));
+        rates.naive_gbps.push_back(RateOfBytes(sent, wanted));
       }
       found[i] = std::move(rates);
     } catch (const Error&) {  // the ranking lists the method and the reason

@@ -71,7 +71,8 @@ std::span<const Metric> Metrics() {
       {"seconds_to_target_with_evaluation", "s", "convergence: the same with evaluations"},
       {"epochs_to_target", "epochs",
        "convergence: how often the training data was gone through until then"},
-      {"samples_to_target", "samples", "convergence: training samples until then, over all ranks"}};
+      {"samples_to_target", "samples", "convergence: training samples until then, over all ranks"},
+      {"sent_bytes_to_target", "B", "convergence: bytes that a rank sent until then, mean"}};
   return kMetrics;
 }
 

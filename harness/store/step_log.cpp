@@ -244,6 +244,17 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   return metrics;
 }
 
+double SentBytesBefore(const StepLog& log, double step) {
+  double sum = 0;
+  for (const std::vector<LoggedStep>& rank : log) {
+    for (const LoggedStep& logged : rank) {
+      if (static_cast<double>(logged.step) < step)
+        sum += static_cast<double>(logged.record.sent_bytes);
+    }
+  }
+  return log.empty() ? 0 : sum / static_cast<double>(log.size());
+}
+
 std::vector<double> RoundSeconds(const StepLog& log, int every) {
   std::map<std::int32_t, std::vector<double>> rounds;
   for (const Window& window : MeasuredWindows(log.front(), every)) {

@@ -39,8 +39,11 @@ struct StepLogContext {
 // breakdown is the slowest rank's.
 MetricValues MetricsOf(const StepLog& log, const StepLogContext& context);
 
-// For each round, the median over its measured windows of the slowest rank's step_seconds; empty if
-// there are no rounds.
+// Mean over ranks of the bytes that a rank sent in all steps before this one.
+double SentBytesBefore(const StepLog& log, double step);
+
+// Of each round the median over its measured windows of step_seconds, the slowest rank's; empty
+// if there are no rounds.
 std::vector<double> RoundSeconds(const StepLog& log, int every = 1);
 
 // Writes steps.npy and adds its description in trial.json to `series` (docs/results-format.md).

@@ -72,6 +72,7 @@ void Training::Build() {
       std::chrono::milliseconds(static_cast<std::int64_t>(2000 * config_.deadline_seconds) + 5000);
   live.device = rank_.device;
   live.compute = rank_.compute;
+  live.pauses_between_steps = true;
   engine_.emplace(std::move(live), rank_.loop, rank_.pool);
   if (local_steps_) {
     std::vector<ParameterView> inner;
@@ -265,7 +266,7 @@ void Training::Finish(double turn_seconds) {
   const StepLogContext context = LogContext();
   Outcome outcome;
   outcome.metrics = MetricsOf(log, context);
-  if (!evaluations_.empty()) AddConvergence(outcome.metrics);
+  if (!evaluations_.empty()) AddConvergence(log, outcome.metrics);
   if (engine_->fibres_checked() > 0) {
     outcome.metrics["fibres_missing"] = {
         static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked()), "of fibres"};
@@ -349,7 +350,7 @@ void Training::AddLocalSteps(MetricValues& metrics) const {
       "steps"};
 }
 
-void Training::AddConvergence(MetricValues& metrics) const {
+void Training::AddConvergence(const StepLog& log, MetricValues& metrics) const {
   const EvaluatedStep& last = evaluations_.back();
   const std::string unit = descriptor_.metric;
   metrics["final_metric"] = {last.evaluation.metric, unit};
@@ -360,6 +361,8 @@ void Training::AddConvergence(MetricValues& metrics) const {
     metrics["seconds_to_target_with_evaluation"] = {last.seconds_with_evaluation, "seconds"};
     metrics["epochs_to_target"] = {last.epoch, "epochs"};
     metrics["samples_to_target"] = {static_cast<double>(last.samples), "samples"};
+    metrics["sent_bytes_to_target"] = {SentBytesBefore(log, static_cast<double>(last.step)),
+                                       "bytes"};
   }
   if (last.evaluation.exact_match)
     metrics["final_exact_match"] = {*last.evaluation.exact_match, "exact match"};

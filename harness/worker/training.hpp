@@ -72,7 +72,7 @@ class Training {
   void AddLocalSteps(MetricValues& metrics) const;
   void AddSelection(Outcome& outcome) const;
   StepLogContext LogContext() const;
-  void AddConvergence(MetricValues& metrics) const;
+  void AddConvergence(const StepLog& log, MetricValues& metrics) const;
   void WriteEvaluations(SeriesByFile& series) const;
 
   static constexpr std::size_t kNotInLayout = std::numeric_limits<std::size_t>::max();

@@ -149,6 +149,23 @@ TEST(Compose, RefusesWhatChainsCannotKeepOrPredict) {
   EXPECT_NO_THROW(Compose(flat));
 }
 
+TEST(Compose, RefusesShardsOfWhatACollectiveNeedsWhole) {
+  for (const std::string collective :
+       {"demo-coefficients", "powersgd-factors", "powersgd-blocks", "arc-rows"}) {
+    SCOPED_TRACE(collective);
+    for (const std::string strategy : {"node-shards", "espresso", "behind"}) {
+      MethodParts parts = InSteps(strategy);
+      parts.collective = collective;
+      if (collective != "arc-rows") parts.sparsifier = nullptr;
+      if (strategy == "behind") {
+        EXPECT_NO_THROW(Compose(parts));
+      } else {
+        ExpectRefused(parts, "works on whole tensors, but strategy \"" + strategy + "\"");
+      }
+    }
+  }
+}
+
 TEST(Compose, NamesTheStrategiesThatSendTheUnitsOfAPlan) {
   MethodParts naive = Behind();
   naive.strategy = "safusion-naive";

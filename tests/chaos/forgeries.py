@@ -279,7 +279,7 @@ METRICS = ("achieved_density", "align_wait_seconds", "backward_seconds", "comput
            "residual_norm", "returned", "seconds_to_target", "selected", "sent_bytes", "sent_over_payload",
            "sparsify_seconds", "step_seconds", "steps_to_target", "epochs_to_target", "samples_to_target", "summed",
            "tensors_missing", "throughput", "update_seconds", "wire_seconds", "step_uncertainty",
-           "seconds_to_target_with_evaluation", "densification")
+           "seconds_to_target_with_evaluation", "sent_bytes_to_target", "densification")
 
 
 def _metric(name):
@@ -833,7 +833,7 @@ def evaluations_take_no_time(trial):
 def the_target_is_not_reached(trial):
     need("steps_to_target" in trial.trial["metrics"])
     for name in ("steps_to_target", "seconds_to_target", "epochs_to_target", "samples_to_target",
-                 "seconds_to_target_with_evaluation"):
+                 "seconds_to_target_with_evaluation", "sent_bytes_to_target"):
         trial.forget(name)
 
 

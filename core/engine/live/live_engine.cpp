@@ -156,15 +156,67 @@ void LiveEngine::HandOver() {
   if (!events_.empty()) event_posted_.notify_one();
 }
 
+LiveEngine::Clock::duration LiveEngine::TimeInSteps(Clock::time_point at) const {
+  return (pause_ ? std::min(at, *pause_) : at).time_since_epoch() - paused_;
+}
+
+void LiveEngine::BeginTime() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!pause_) return;
+    paused_ += Clock::now() - *std::exchange(pause_, std::nullopt);
+  }
+  event_posted_.notify_one();
+}
+
+void LiveEngine::EndTime() {
+  if (!config_.pauses_between_steps) return;
+  std::lock_guard lock(mutex_);
+  pause_ = Clock::now();
+}
+
+bool LiveEngine::HoldBack(Handle handle, ExchangeState& state) {
+  {
+    std::lock_guard lock(mutex_);
+    const Clock::duration end = state.began_in_steps + (state.ended - state.began);
+    if (TimeInSteps(Clock::now()) >= end) return false;
+    held_back_.insert({end, {handle, &state}});
+  }
+  event_posted_.notify_one();
+  return true;
+}
+
+LiveEngine::Clock::time_point LiveEngine::NextDue() const {
+  auto due = timers_.empty() ? Clock::time_point::max() : timers_.begin()->first;
+  if (!held_back_.empty() && !pause_)
+    due = std::min(due, Clock::time_point(held_back_.begin()->first + paused_));
+  return due;
+}
+
+void LiveEngine::ReportHeldBack() {
+  const auto now = Clock::now();
+  while (!held_back_.empty() && held_back_.begin()->first <= TimeInSteps(now)) {
+    const HeldBack over = held_back_.begin()->second;
+    held_back_.erase(held_back_.begin());
+    over.state->ended = now;
+    events_.push_back({EventKind::kDone, over.handle});
+    ++posted_;
+  }
+}
+
 void LiveEngine::RunEvents() {
   RaiseThisThread();
   std::unique_lock lock(mutex_);
   while (!stop_) {
+    ReportHeldBack();
     if (ReactToNext(lock)) continue;
-    if (timers_.empty() || failure_) {
+    const Clock::time_point due = NextDue();
+    if (due == Clock::time_point::max() || failure_) {
       event_posted_.wait(lock);
-    } else if (Clock::now() < timers_.begin()->first) {
-      event_posted_.wait_until(lock, timers_.begin()->first);
+    } else if (Clock::now() < due) {
+      event_posted_.wait_until(lock, due);
+    } else if (timers_.empty() || due < timers_.begin()->first) {
+      continue;  // reports an exchange
     } else if (reacting_) {
       event_posted_.wait(lock);
     } else {
@@ -333,10 +385,11 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       [this, &started, state](Communicator&) {
         return state == nullptr ? RunNegotiate(started) : RunExchange(*state);
       },
-      [this, handle](std::exception_ptr error) {
+      [this, handle, state](std::exception_ptr error) {
+        const bool background = handle >= kFirstInBackground && state != nullptr;
         if (error) {
           Fail(error);
-        } else {
+        } else if (!background || !HoldBack(handle, *state)) {
           Done(handle);
         }
         // Holds the lock to the end: once the count is 0 the engine may be destroyed.

@@ -227,6 +227,17 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // False if there is no event, or if another thread reacts.
   bool ReactToNext(std::unique_lock<std::mutex>& lock);
   void HandOver();
+  // The clock of LiveConfig::pauses_between_steps, which stands still between steps. Precondition:
+  // mutex_ is held.
+  Clock::duration TimeInSteps(Clock::time_point at) const;
+  void BeginTime();
+  void EndTime();
+  // Keeps the end of an exchange in the background for later, if it had time between steps.
+  bool HoldBack(Handle handle, ExchangeState& state);
+  // Precondition of both: mutex_ is held. When a timer or an exchange that is held back is next
+  // due; reports the exchanges that are.
+  Clock::time_point NextDue() const;
+  void ReportHeldBack();
   // Returns the event's place in the order of reactions.
   std::uint64_t Post(Event event);
   void ComputeWorkQueued() override;
@@ -246,6 +257,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
 
   // Communication thread.
   Task SplitChannels(Communicator& world);
+  // Throws Error{kConfig} unless all ranks send and receive the same fragments at the same steps.
+  Task CompareDates(Communicator& world);
   Task RunExchange(ExchangeState& state);
   Task RunNegotiate(Op& op);
   Communicator& ChannelOf(const Op& op);
@@ -295,6 +308,13 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   bool reacting_ = false;
   std::size_t communicating_ = 0;
   std::multimap<Clock::time_point, Handle> timers_;
+  struct HeldBack {
+    Handle handle;
+    ExchangeState* state;
+  };
+  std::multimap<Clock::duration, HeldBack> held_back_;  // by their ends, as TimeInSteps
+  Clock::duration paused_{};                            // sum of the times between steps
+  std::optional<Clock::time_point> pause_;              // between steps: since when
   bool applied_ = false;
   bool complete_ = false;
   bool stop_ = false;

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -108,6 +110,10 @@ Task LiveEngine::RunExchange(ExchangeState& state) {
   Communicator& channel = ChannelOf(op);
   Communicator& communicator = collective.descriptor().host_memory ? channel.host() : channel;
   const auto began = LiveStep::Clock::now();
+  if (request.background) {
+    std::lock_guard lock(mutex_);
+    state.began_in_steps = TimeInSteps(began);
+  }
   const Traffic before = Total(communicator.traffic());
   const int tag = NextTag(op);
   state.payload.in_place =
@@ -148,7 +154,30 @@ Task LiveEngine::RunNegotiate(Op& op) {
                       step_.Now(), negotiate.values.size() * sizeof(std::int64_t)});
 }
 
+Task LiveEngine::CompareDates(Communicator& world) {
+  constexpr int kTag = 0;
+  const LocalSteps& steps = *config_.local_steps;
+  const std::pair<const char*, std::uint64_t> facts[] = {
+      {"every", steps.every}, {"delay", steps.delay}, {"the plan's hash", plan().Hash() >> 1}};
+  std::vector<std::int64_t> most;  // of each fact, and of its negative
+  for (const auto& [name, value] : facts) {
+    most.push_back(static_cast<std::int64_t>(value));
+    most.push_back(-most.back());
+  }
+  co_await AllReduceMax(world.host(), most, kTag);
+  for (std::size_t i = 0; i < std::size(facts); ++i) {
+    const std::int64_t least = -most[2 * i + 1];
+    if (most[2 * i] == least) continue;
+    SPARFUSE_THROW(kConfig, "local steps: " + std::string(facts[i].first) + " is " +
+                                std::to_string(facts[i].second) + " on rank " +
+                                std::to_string(rank()) + ", and " + std::to_string(least) + " to " +
+                                std::to_string(most[2 * i]) +
+                                " over all ranks: expected the same dates on all of them");
+  }
+}
+
 Task LiveEngine::SplitChannels(Communicator& world) {
+  if (config_.local_steps) co_await CompareDates(world);
   const Topology& where = world.topology();
   const int node = where.NodeOf(world.rank());
   const int local = where.LocalRankOf(world.rank());

@@ -60,6 +60,10 @@ struct LiveConfig {
   // On the host: averages may be written where gradients lie (LiveEngine::AverageInto). They then
   // wait for FinishStep: until then the caller and other hooks see gradients.
   bool averages_at_end = false;
+  // What happens between two steps is no training: evaluations, checks. An exchange in the
+  // background then ends later by the time that it had between steps. Unset: training goes on
+  // there.
+  bool pauses_between_steps = false;
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
   // Called several times a second while FinishStep has nothing to do. FinishStep rethrows its
   // errors.
@@ -256,6 +260,7 @@ struct ExchangeState {
   DeviceExchange device;
   // In the background: other steps may have begun in between.
   LiveStep::Clock::time_point began, ended;
+  LiveStep::Clock::duration began_in_steps{};  // LiveEngine::TimeInSteps
 };
 
 // The tensors whose selections travel with indices, relative to the exchange's range.

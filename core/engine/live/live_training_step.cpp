@@ -27,6 +27,7 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
   ++steps_;
   finishing_ = false;
   updating_ = true;
+  BeginTime();
   step_.Begin(step, verify);
   lanes_->BeginStep();
   Drain(Post({EventKind::kStepBegin, 0}));
@@ -168,6 +169,7 @@ StepRecord LiveEngine::FinishWindows() {
   if (!config_.delays) (void)anchors();
   in_step_ = true;
   updating_ = false;
+  BeginTime();
   step_.Begin(step_.number, false);
   lanes_->BeginStep();
   lanes_->SetInterrupted(SpanKind::kExposed);
@@ -183,6 +185,7 @@ StepRecord LiveEngine::EndStep() {
   staging_->EndStep();
   selections_.Settle();
   const double step_seconds = lanes_->EndStep();
+  EndTime();
   slowest_seconds_ = std::max(slowest_seconds_, step_seconds);
   in_step_ = false;
   loaded_ = {};

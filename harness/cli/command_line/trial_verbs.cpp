@@ -166,8 +166,8 @@ void AddTable(CommandLine& line) {
           ->expected(2)
           ->check(NotEmpty("axes of the experiment"));
   verb->add_option("--columns", *values,
-                   "columns of the table that each cell of the pivot shows: throughput,vs,n "
-                   "(default: the first)")
+                   "columns of the table that each cell of the pivot shows, or other metrics: "
+                   "throughput,vs,n,compute_utilisation (default: the first)")
       ->needs(pivot);
   AddKeepDisturbed(verb, line, kKeepInResults);
   AddSystemOption(verb, line);

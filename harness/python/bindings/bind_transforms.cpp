@@ -129,8 +129,9 @@ tile   side of a tile, at most 64; its number of elements if x has one dimension
 tiles  "short": the last tile of a dimension is shorter; "divisor": all are of the largest size up to
        `tile` that divides it
 
-Tiles lie one behind the other, those of the first rows first. Of a tile of w columns, coefficient
-(k, l) is at k w + l. Transforms are orthonormal (DCT-II), first of rows, then of columns.
+The result has the coefficients of one tile after another: first the tiles of the first rows, from
+left to right. In a tile of w columns, coefficient (k, l) is at k w + l. Transforms are orthonormal
+(DCT-II), first of rows, then of columns.
 
 >>> import numpy, sparfuse
 >>> x = numpy.arange(1, 9, dtype=numpy.float32).reshape(2, 4)

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "harness/catalog/metrics.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/wording/numbers.hpp"
@@ -187,9 +188,21 @@ std::span<const MetricColumn> MetricColumnsOf(const Part& part) {
   return kThroughput;
 }
 
+std::vector<MetricColumn> MetricColumnsOf(const Part& part, std::span<const std::string> named) {
+  const auto usual = MetricColumnsOf(part);
+  std::vector<MetricColumn> columns(usual.begin(), usual.end());
+  for (const std::string& name : MetricNames()) {
+    const bool has = std::ranges::any_of(
+        columns, [&](const MetricColumn& column) { return column.metric == name; });
+    if (has || std::ranges::find(named, name) == named.end()) continue;
+    columns.push_back({.metric = name.c_str(), .title = name.c_str(), .interval = true});
+  }
+  return columns;
+}
+
 std::string UnitOf(std::string_view metric) {
   if (metric.find("seconds") != std::string_view::npos) return "s";
-  return metric.ends_with("_bytes") ? "B" : "1";
+  return metric.find("_bytes") != std::string_view::npos ? "B" : "1";
 }
 
 std::string UnitOf(std::string_view metric, const json& config, const Catalog& catalog) {

@@ -47,6 +47,9 @@ struct MetricColumn {
   bool rare = false;               // tables lack it if no cell has it
 };
 std::span<const MetricColumn> MetricColumnsOf(const Part& part);
+// These, then each other metric of `named` that trials store (catalog/metrics.hpp), headed by its
+// name.
+std::vector<MetricColumn> MetricColumnsOf(const Part& part, std::span<const std::string> named);
 
 // The base unit of a metric: "s", "B" or "1".
 std::string UnitOf(std::string_view metric);

@@ -10,6 +10,8 @@
 #include <set>
 
 #include "core/base/error.hpp"
+#include "core/base/options.hpp"
+#include "harness/catalog/metrics.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/wording/numbers.hpp"
@@ -52,9 +54,10 @@ struct Value {
 };
 
 // Every value of a part's result table, in its order.
-std::vector<Value> ValuesOf(const Part& part, const Table& table) {
+std::vector<Value> ValuesOf(const Part& part, const Table& table,
+                            std::span<const std::string> named) {
   std::vector<Value> values;
-  for (const MetricColumn& metric : MetricColumnsOf(part)) {
+  for (const MetricColumn& metric : MetricColumnsOf(part, named)) {
     const auto found = std::ranges::find(table.columns, metric.title);
     if (found == table.columns.end()) continue;
     const auto at = static_cast<std::size_t>(found - table.columns.begin());
@@ -86,7 +89,7 @@ class Pivot {
   Pivot(const PartResult& result, const PivotRequest& request, const Catalog& catalog)
       : result_(result),
         request_(request),
-        table_(ResultTable(result, catalog)),
+        table_(ResultTable(result, catalog, request.values)),
         rows_(Axes(request.rows)),
         columns_(Axes(request.columns)),
         values_(Values()) {
@@ -144,7 +147,7 @@ class Pivot {
   }
 
   std::vector<Value> Values() const {
-    const std::vector<Value> all = ValuesOf(*result_.part, table_);
+    const std::vector<Value> all = ValuesOf(*result_.part, table_, request_.values);
     if (request_.values.empty()) return {all.front()};
     std::vector<Value> values;
     for (const std::string& name : request_.values) {
@@ -235,7 +238,7 @@ class Pivot {
   }
 
   // The column that explains a missing result.
-  std::size_t FirstValue() const { return ValuesOf(*result_.part, table_).front().column; }
+  std::size_t FirstValue() const { return ValuesOf(*result_.part, table_, {}).front().column; }
 
   ordered_json NumberOf(std::size_t row, const Value& value) const {
     if (row >= result_.cells.size()) return nullptr;
@@ -298,8 +301,8 @@ void CheckValues(const std::vector<PartResult>& results, const PivotRequest& req
     Labels known;
     bool found = false;
     for (const PartResult& result : results) {
-      const Table table = ResultTable(result, catalog);
-      for (const Value& value : ValuesOf(*result.part, table)) {
+      const Table table = ResultTable(result, catalog, request.values);
+      for (const Value& value : ValuesOf(*result.part, table, request.values)) {
         found = found || IsCalled(value, table, name);
         const std::string& heading = table.columns[value.column];
         AddNew(known, heading == value.name() ? heading
@@ -307,8 +310,13 @@ void CheckValues(const std::vector<PartResult>& results, const PivotRequest& req
       }
     }
     if (found) continue;
-    SPARFUSE_THROW(kConfig, fmt::format("--columns \"{}\": expected columns of the table: {}", name,
-                                        fmt::join(known, ", ")));
+    const std::string near = NearestName(name, MetricNames());
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format("--columns \"{}\": expected columns of the table: {}, or another metric of "
+                    "trials (docs/metrics.md){}",
+                    name, fmt::join(known, ", "),
+                    near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
   }
 }
 

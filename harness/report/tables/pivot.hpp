@@ -11,9 +11,10 @@
 
 namespace sparfuse::harness {
 
-// Axes are keys of cells by name or path, with the names of table headings: "method", "workers",
-// "link", "recipe.learning_rate". Values are columns of the result table, by heading or metric:
-// "throughput", "step_seconds", "vs", "n"; none: the table's first.
+// Axes are keys of cells by name or path, as tables head them: "method", "workers", "link",
+// "recipe.learning_rate". Values are columns of the result table, by heading or metric:
+// "throughput", "step_seconds", "vs", "n"; or any other metric that trials store:
+// "compute_utilisation". None: the table's first.
 struct PivotRequest {
   std::vector<std::string> rows, columns, values;
 };

@@ -65,9 +65,9 @@ std::string LookOf(const CellResult& cell, const MetricColumn& first) {
   return cell.failure == "not run" || cell.failure == "stale" ? "absent" : "failed";
 }
 
-std::vector<MetricColumn> ShownColumns(const PartResult& result) {
-  const auto all = MetricColumnsOf(*result.part);
-  std::vector<MetricColumn> shown(all.begin(), all.end());
+std::vector<MetricColumn> ShownColumns(const PartResult& result,
+                                       std::span<const std::string> named) {
+  std::vector<MetricColumn> shown = MetricColumnsOf(*result.part, named);
   std::erase_if(shown, [&](const MetricColumn& column) {
     return column.rare && std::ranges::all_of(result.cells, [&](const CellResult& cell) {
              return cell.Values(column.metric).empty();
@@ -167,13 +167,14 @@ std::string MethodText(const Cell& cell, Table& table) {
 
 }  // namespace
 
-Table ResultTable(const PartResult& result, const Catalog& catalog) {
+Table ResultTable(const PartResult& result, const Catalog& catalog,
+                  std::span<const std::string> named) {
   const Part& part = *result.part;
   Table table;
   table.title = part.title;
   table.caption = Caption(result);
   const auto keys = KeyColumnsOf(part);
-  const auto metrics = ShownColumns(result);
+  const auto metrics = ShownColumns(result, named);
   table.AddColumn("method", 'l');
   for (const auto& key : keys) table.AddColumn(key.title, 'l');
   for (const auto& metric : metrics) {

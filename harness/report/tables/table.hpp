@@ -13,9 +13,10 @@
 
 namespace sparfuse::harness {
 
-// A row has the keys that distinguish its cell (columns.hpp). Excluded cells show en dashes, with
-// their reason below.
-Table ResultTable(const PartResult& result, const Catalog& catalog);
+// A row has the keys that distinguish its cell (columns.hpp); excluded cells show en dashes, with
+// their reason below. named: metrics that have a column in any case.
+Table ResultTable(const PartResult& result, const Catalog& catalog,
+                  std::span<const std::string> named = {});
 Table ClaimTable(const PartResult& result);
 Table PredictionTable(const Part& part, const PredictionSummary& summary);
 // Results of others, compared with nothing.

@@ -215,6 +215,18 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
       return SaidAndGiven(name + ".unit", metric.unit, given->second.unit);
     open.erase(name);
   }
+  const auto sent = trial.metrics.find("sent_bytes_to_target");
+  const auto reached = trial.metrics.find("steps_to_target");
+  if (sent != trial.metrics.end() && sent->second.value) {
+    if (reached == trial.metrics.end() || !reached->second.value)
+      return "sent_bytes_to_target: expected steps_to_target beside it";
+    const double of_log = SentBytesBefore(log, *reached->second.value);
+    if (!AreEqual(*sent->second.value, of_log))
+      return SaidAndGiven(sent->first, *sent->second.value, of_log);
+    if (!sent->second.unit.empty() && sent->second.unit != "bytes")
+      return SaidAndGiven(sent->first + ".unit", sent->second.unit, "bytes");
+    open.erase(sent->first);
+  }
   const auto throughput = trial.metrics.find("throughput");
   if (throughput != trial.metrics.end() && throughput->second.value) {
     const std::string wrong = WhatIsWrongWithThroughput(

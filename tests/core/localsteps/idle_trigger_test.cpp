@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/transport/shaped/shaped.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/methods/counted_steps.hpp"
 #include "tests/support/methods/windows.hpp"
@@ -196,6 +197,28 @@ TEST(IdleTrigger, WhatHasNoMeaningIsRefused) {
   EXPECT_SAYS(with({{"delay", Whole(1)}, {"first", std::string("long")}}), "which has no dates");
   // A delay of a window is a least delay, not a lag: windows begin at no anchor.
   EXPECT_EQ(with({{"every", Whole(4)}, {"delay", Whole(4)}, {"mix", .5}}), "no error");
+}
+
+// An exchange takes 0.3 s, and 0.9 s pass before step 2.
+TEST(IdleTrigger, AnExchangeMayHaveNoTimeBetweenSteps) {
+  Windows windows = Idle({});
+  windows.steps = 2;
+  windows.wrap = [](std::unique_ptr<Communicator> world) {
+    return MakeShaped(std::move(world), {{.gbps = 1, .alpha_seconds = .15}},
+                      std::chrono::seconds(60));
+  };
+  windows.before = [](LiveEngine&, int t) {
+    if (t == 2) std::this_thread::sleep_for(std::chrono::milliseconds(900));
+  };
+  const auto trained = Train(windows);
+  EXPECT_EQ(Received(trained[0]), (std::vector<int>{2}));
+  windows.pauses = true;
+  const auto paused = Train(windows);
+  for (const WindowHistory& rank : paused) {
+    EXPECT_EQ(Received(rank), std::vector<int>{});
+    EXPECT_EQ(rank.finish.exchanges, 1u);  // which is received in the end, with the same values
+    EXPECT_EQ(rank.finished_anchor, trained[0].anchors[1]);
+  }
 }
 
 // --- the model

@@ -236,6 +236,28 @@ TEST(LocalStepsLaws, ARankThatFailsEndsTheOthers) {
   }
 }
 
+// No rank waits for an exchange that another one does not begin.
+TEST(LocalStepsLaws, RanksWithOtherDatesAreRefusedBeforeTheFirstStep) {
+  const auto dates = [](Options strategy, Options planner) {
+    Windows windows = Dyadic(std::move(strategy));
+    windows.planner = std::move(planner);
+    return windows;
+  };
+  const Windows all = dates({{"every", Whole(4)}}, {{"fragments", Whole(2)}});
+  const std::pair<Windows, std::string> others[] = {
+      {dates({{"every", Whole(6)}}, {{"fragments", Whole(2)}}), "every is "},
+      {dates({{"every", Whole(4)}, {"delay", Whole(1)}}, {{"fragments", Whole(2)}}), "delay is "},
+      {dates({{"every", Whole(4)}}, {{"fragments", Whole(4)}}), "the plan's hash is "}};
+  for (const auto& [other, named] : others) {
+    ExpectError(FailureKind::kConfig, {named, "the same dates on all of them"}, [&] {
+      RunRanks(3, 1, std::chrono::seconds(60), [&](ProgressLoop& loop) {
+        ThreadPool pool(1);
+        LiveEngine engine((loop.rank() == 1 ? other : all).Configure(), loop, pool);
+      });
+    });
+  }
+}
+
 TEST(LocalStepsLaws, WhatIsNotFiniteIsNamed) {
   Windows windows = Dyadic({{"every", Whole(4)}, {"outer", Text("sgd")}});
   windows.gradient = [of = windows.gradient](int rank, const Floats& w, int t) {

@@ -240,25 +240,40 @@ TEST_F(Advising, UtilisationsNeedTheRatesThatBytesSayWhereNothingElseTakesTime) 
     text += instant(rate, 1e8);
   Write("c", text + instant("inter_node_gbps", 10) + instant("compute_tflops", 0.1));
   const ProfileFolders folders = profiles();
-  AdviceRequest request = Ask("c", {"dense", "diloco", "local-sgd"});
+  AdviceRequest request = Ask("c", {"dense", "diloco", "local-sgd", "shadowsync"});
   request.workers = {4};
   Adviser adviser(catalog_, folders, request, {}, nullptr);
   std::map<std::string, NeededRates> rates;
   for (NeededRates& each : adviser.Rates()) rates[each.method] = std::move(each);
-  ASSERT_EQ(rates.size(), 3u);
-  for (const char* method : {"diloco", "local-sgd"}) {
+  ASSERT_EQ(rates.size(), 4u);
+  for (const char* method : {"diloco", "local-sgd", "shadowsync"}) {
     const NeededRates& each = rates.at(method);
     for (std::size_t u = 0; u < each.gbps.size(); ++u) {
       ASSERT_TRUE(each.gbps[u]) << method;
       EXPECT_NEAR(*each.gbps[u] / each.naive_gbps[u], 1, 0.02) << method << " " << u;
     }
   }
+  // One step of 32 hides what it can of an exchange.
+  EXPECT_LT(*rates["shadowsync"].gbps[4], 0.3 * *rates["local-sgd"].gbps[4]);
   // Both methods send the same bytes, every 500 and every 32 steps.
   EXPECT_EQ(rates["diloco"].window_steps, 500);
   EXPECT_NEAR(*rates["local-sgd"].gbps[2] / *rates["diloco"].gbps[2], 500.0 / 32, 0.3);
   // Dense sends this model in one exchange behind backward, every step.
   EXPECT_NEAR(*rates["dense"].gbps[0] / rates["dense"].naive_gbps[0], 1, 0.02);
   EXPECT_GT(*rates["dense"].gbps[4], *rates["dense"].gbps[0]);
+}
+
+// A ring of 8 ranks sends 7 GB of a model of 10^9 floats; a step takes a second.
+TEST(RatesOfBytes, AreOfTheWindowOrOfAFragmentThatADelayHides) {
+  const double wanted[] = {0.5, 0.75, 0.9, 0.95, 0.99};
+  const double blocking[] = {1.867, 5.600, 16.80, 35.47, 184.8};
+  const double streaming[] = {1.647, 4.000, 7.636, 10.04, 13.01};
+  for (std::size_t u = 0; u < std::size(wanted); ++u) {
+    EXPECT_NEAR(RateOfBytes({7e9, 1, 30}, wanted[u]) / blocking[u], 1, 5e-4);
+    EXPECT_NEAR(RateOfBytes({7e9, 1, 30, 4, 1}, wanted[u]) / streaming[u], 1, 5e-4);
+    // Without a delay, fragments need the rate of the whole.
+    EXPECT_DOUBLE_EQ(RateOfBytes({7e9, 1, 30, 4, 0}, wanted[u]), RateOfBytes({7e9, 1, 30}, wanted[u]));
+  }
 }
 
 TEST_F(Advising, SaysWhichMethodsAreLeftOutAndWhy) {

@@ -91,6 +91,28 @@ TEST_F(Pivots, AsNumbersAreInBaseUnits) {
                                 "\"wfbp step_seconds\":0.04,\"syncea step_seconds\":null}");
 }
 
+// The usual table has no column of it.
+TEST_F(Pivots, HaveAnyMetricThatTrialsStore) {
+  for (TrialRow& row : rows_) {
+    const bool dense = row.metrics.at("step_seconds") == 0.1;
+    row.metrics.Set("compute_utilisation", dense ? 0.25 : 0.75);
+  }
+  result_ = ResultOf(part_, catalog_, rows_);
+  const Table table = Text({{"method"}, {"workers"}, {"compute_utilisation", "n"}});
+  EXPECT_EQ(table.title, part_.title + ": compute_utilisation; n");
+  EXPECT_EQ(table.rows[0][1], "0.250 ± 0.0 %; 2 [1]");
+  EXPECT_EQ(table.rows[1][2], "0.750 ± 0.0 %; 2 [1]");
+  EXPECT_EQ(table.rows[2][1], "not run");
+  EXPECT_EQ(Csv({{"workers"}, {"method"}, {"compute_utilisation"}}),
+            "part,workers,dense compute_utilisation,wfbp compute_utilisation,"
+            "syncea compute_utilisation\n" +
+                part_.id + ",2,0.25,0.75,\n" + part_.id + ",4,0.25,0.75,\n");
+  // A metric that these trials lack.
+  EXPECT_EQ(Text({{"method"}, {"workers"}, {"anchor_distance"}}).rows[0][1], "– [1]");
+  const std::string near = ErrorOf({{"method"}, {"workers"}, {"compute_utilization"}});
+  EXPECT_TRUE(near.ends_with("; did you mean \"compute_utilisation\"?")) << near;
+}
+
 TEST_F(Pivots, HeadsNameTheAxisOfABareNumber) {
   const Table table = Text({{"method"}, {"workers", "workload"}, {"n"}});
   EXPECT_EQ(table.columns, Row({"method", "workers 2, digits-resnet", "workers 4, digits-resnet"}));

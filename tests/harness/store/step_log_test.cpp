@@ -96,6 +96,14 @@ TEST(MetricsOf, OuterStepsAreAPartOfTheirOwn) {
   EXPECT_DOUBLE_EQ(*metrics.at("other_seconds").value, 3 - 1.5 - 0.5);
 }
 
+TEST(SentBytesBefore, AreTheMeanOverRanksOfAllStepsBefore) {
+  const StepLog log = {Lasting(0, {1, 2, 3}), Lasting(0, {3, 4, 5})};
+  EXPECT_EQ(SentBytesBefore(log, 0), 0);
+  EXPECT_EQ(SentBytesBefore(log, 2), (10 + 20 + 30 + 40) / 2);
+  EXPECT_EQ(SentBytesBefore(log, 3), (60 + 120) / 2);
+  EXPECT_EQ(SentBytesBefore({}, 3), 0);
+}
+
 TEST(RoundSeconds, AreOfWholeWindows) {
   std::vector<LoggedStep> steps = Lasting(0, {1, 5, 2, 8, 3, 9});
   for (std::size_t i = 0; i < steps.size(); ++i) {

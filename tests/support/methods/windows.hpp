@@ -102,6 +102,7 @@ struct Windows {
   // Makes each rank's configuration; if set, it replaces `tensors`, `planner` and `strategy`.
   std::function<LiveConfig()> configure = {};
   bool verify = false;  // checks the selections of each step
+  bool pauses = false;  // LiveConfig::pauses_between_steps
   Device device = {};   // where gradients and parameters lie; the optimizer is on the host
   std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> wrap =
       [](std::unique_ptr<Communicator> world) { return world; };
@@ -193,7 +194,9 @@ inline std::vector<WindowHistory> Train(const Windows& windows) {
     Floats w = windows.start(loop.rank());
     const Inner update = windows.inner();
     Floats gradient(w.size());  // outlives the streams that still work after an error
-    LiveEngine engine(windows.Configure(), loop, pool);
+    LiveConfig config = windows.Configure();
+    config.pauses_between_steps = windows.pauses;
+    LiveEngine engine(std::move(config), loop, pool);
     const GradientLayout& layout = engine.layout();
     const Range whole{0, layout.numel()};
     const auto copy = [](std::span<const float> of) { return Floats(of.begin(), of.end()); };
