@@ -82,6 +82,8 @@ struct Coder {
   double encode_seconds = 0, encode_seconds_per_element = 0;
   bool encodes_on_host = false;  // else at host_selection_ns_an_element, or as host memory streams
   double host_encode_seconds = 0, host_encode_seconds_per_element = 0;
+  // By elements, if the file states several sizes in the place of the two numbers; else empty.
+  ProfileCurve encode_curve, host_encode_curve;
   bool decodes = false;  // else as device memory streams
   double decode_seconds = 0, decode_seconds_per_rank = 0;
   double decode_seconds_per_element = 0, decode_seconds_per_element_and_rank = 0;
@@ -193,6 +195,8 @@ struct DeclaredCluster {
   DeclaredInput* Find(std::string_view input, std::string_view family = {});
   // The time that stands for the workload's family; null where compute_tflops must.
   const ComputeTime* ComputeOf(const std::string& workload) const;
+  // A choice that the file states, and its stack states otherwise: "host = "beside", and ...".
+  std::vector<std::string> against_stack;
   // Throws Error{kConfig} saying what the file lacks for this workload or sparsifier.
   void CheckWorkload(const std::string& workload) const;
   void CheckSparsifier(const std::string& sparsifier) const;

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "core/base/error.hpp"
@@ -57,7 +58,7 @@ class InspectorReader {
       made.collectives.push_back(CollectiveOf(key, calls));
     }
     for (const auto& [what, n] : left_out_)
-      made.notes.push_back(fmt::format("{} records {}: left out", n, what));
+      made.notes.push_back(fmt::format("{} record{} {}: left out", n, n == 1 ? "" : "s", what));
     if (made.collectives.empty()) {
       SPARFUSE_THROW(kConfig, fmt::format("{}: no all-reduce or all-gather with coll_timing_source "
                                           "\"kernel_gpu\": expected records of NCCL Inspector on "
@@ -314,12 +315,21 @@ class InfoReader {
       const auto words = WordsOf(text.substr(at + label.size()));
       return words.empty() ? "" : std::string(words.front());
     };
-    NcclChosen made{std::string(text.substr(0, text.find(':'))), word_after("Algo "),
-                    word_after("proto "), bytes.value_or(0)};
+    // Older versions of NCCL write the positions of these names (src/include/nccl_common.h).
+    static constexpr const char* kAlgorithms[] = {"TREE",          "RING", "COLLNET_DIRECT",
+                                                  "COLLNET_CHAIN", "NVLS", "NVLS_TREE"};
+    static constexpr const char* kProtocols[] = {"LL", "LL128", "SIMPLE"};
+    const auto named = [](std::string word, std::span<const char* const> names) {
+      std::size_t at = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), at);
+      const bool position = error == std::errc() && end == word.data() + word.size();
+      return position && at < names.size() ? std::string(names[at]) : word;
+    };
+    NcclChosen made{std::string(text.substr(0, text.find(':'))),
+                    named(word_after("Algo "), kAlgorithms),
+                    named(word_after("proto "), kProtocols), bytes.value_or(0)};
     if (!bytes || made.algorithm.empty() || made.protocol.empty()) {
-      FailAt(info_.file, number,
-             "expected \"AllReduce: BYTES Bytes -> Algo NAME proto NAME\"; an "
-             "older NCCL writes numbers for names");
+      FailAt(info_.file, number, "expected \"AllReduce: BYTES Bytes -> Algo NAME proto NAME\"");
     }
     const bool known = std::ranges::any_of(info_.chosen, [&](const NcclChosen& each) {
       return each.collective == made.collective && each.bytes == made.bytes &&

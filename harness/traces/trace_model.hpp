@@ -48,7 +48,8 @@ struct TracedModel {
   std::string name;                        // of the table
   nlohmann::ordered_json table;            // as its file
   double forward_ms = 0, backward_ms = 0;  // with what is left of the step in forward
-  double step_ms = 0;                      // of the trace, or as it was given; 0: unknown
+  double step_ms = 0;                      // of ranks.front(), or as it was given; 0: unknown
+  bool step_measured = false;              // it was given: without the profiler
   double spread = 1;
   int batch = 0;
   std::vector<DeclaredInput> inputs;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "harness/clusters/profile_folders.hpp"
@@ -12,6 +13,10 @@ namespace sparfuse::harness {
 
 // The modelled dense step beside the traced one, what came from the trace, and what did not.
 std::string TraceSummary(const TracedModel& model, const TracedCluster& traced);
+// The same as JSON: {source, host_bound, workers, step_seconds, step_is, modelled_step_seconds,
+// off, forward_seconds, backward_seconds, spread, inputs, as_declared, corrections, notes}; null
+// where a step has no time, or calibrates.
+nlohmann::json TraceSummaryJson(const TracedModel& model, const TracedCluster& traced);
 
 // A folder among the system's temporary ones, which goes with this object.
 class PassingFolder {
@@ -36,11 +41,13 @@ class TraceForAdvice {
   const ProfileFolders& profiles() const { return profiles_; }
   const std::string& workload() const { return workload_; }
   const std::string& summary() const { return summary_; }
+  const nlohmann::json& record() const { return record_; }  // TraceSummaryJson
 
  private:
   PassingFolder folder_;
   ProfileFolders profiles_;
   std::string workload_, summary_;
+  nlohmann::json record_;
 };
 
 }  // namespace sparfuse::harness
