@@ -375,6 +375,7 @@ TEST_F(TraceOnCluster, OfATrialHasReadyTimesInSpiteOfRounding) {
     add(SpanKind::kPack, name, 4.0006e-6 + 1e-9 / (i + 2));
   }
   add(SpanKind::kUpdate, "", 1e-4);
+  add(SpanKind::kOuter, "window", 1e-5);  // of local steps
 
   const auto spans = SpansOfTrace(ChromeTrace({written.spans}), "trace.json");
   written.spans = spans.at(0);
