@@ -304,8 +304,12 @@ class ClusterParser {
     }
     ProfileCurve curve;
     for (std::size_t i = 0; i < us.size(); ++i) {
-      if (i > 0 && elements[i] <= elements[i - 1])
-        file_->Fail(at + "/elements", "expected them to grow from one to the next");
+      if (i > 0 && elements[i] <= elements[i - 1]) {
+        file_->Fail(at + "/elements",
+                    fmt::format("elements: {:g} after {:g}: expected them to grow from one to the "
+                                "next",
+                                elements[i], elements[i - 1]));
+      }
       curve.push_back({elements[i], 1e-6 * us[i]});
     }
     return curve;
