@@ -365,6 +365,22 @@ NcclInfo ReadNcclInfo(std::string_view text, const std::string& file) {
   return InfoReader(file).Read(DecodedLog(text, file, "any"));
 }
 
+std::string ModelledAllReduce(const DeclaredCluster& cluster, const Topology& topology,
+                              double bytes) {
+  NcclMachine machine = cluster.nccl;
+  constexpr double kBytesAGbit = 1e9 / 8;
+  machine.links[LinkClass::kIntraNode] = {
+      kBytesAGbit * cluster.Value("intra_node_gbps") * cluster.Value("intra_node_efficiency"),
+      1e-6 * cluster.Value("intra_node_us")};
+  machine.links[LinkClass::kInterNode] = {
+      kBytesAGbit * cluster.Value("inter_node_gbps") * cluster.Value("inter_node_efficiency"),
+      1e-6 * cluster.Value("inter_node_us")};
+  machine.links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
+  return NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
+                    cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20)
+      .name();
+}
+
 NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& cluster) {
   NcclInfoOnCluster made;
   const auto note = [&](std::string text) { made.notes.push_back(std::move(text)); };
@@ -406,23 +422,12 @@ NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& c
   const bool by_nccl = cluster.all_reduce >= AllReduceBy::kNccl2_8;
   for (const NcclChosen& each : info.chosen) {
     if (each.collective != "AllReduce" || !by_nccl || info.ranks < 2) continue;
-    NcclMachine machine = cluster.nccl;
-    constexpr double kBytesAGbit = 1e9 / 8;
-    machine.links[LinkClass::kIntraNode] = {
-        kBytesAGbit * cluster.Value("intra_node_gbps") * cluster.Value("intra_node_efficiency"),
-        1e-6 * cluster.Value("intra_node_us")};
-    machine.links[LinkClass::kInterNode] = {
-        kBytesAGbit * cluster.Value("inter_node_gbps") * cluster.Value("inter_node_efficiency"),
-        1e-6 * cluster.Value("inter_node_us")};
-    machine.links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
-    const Topology topology{info.ranks,
-                            info.local_ranks > 0 ? info.local_ranks : cluster.ranks_per_node};
-    const NcclEstimate ours =
-        NcclChoice(NcclCollective::kAllReduce, machine, topology, each.bytes,
-                   cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);
+    const std::string ours = ModelledAllReduce(
+        cluster, {info.ranks, info.local_ranks > 0 ? info.local_ranks : cluster.ranks_per_node},
+        each.bytes);
     const std::string theirs = Lower(each.algorithm) + "/" + Lower(each.protocol);
     note(fmt::format("all-reduce of {:.0f} bytes: {} as the log says, {} modelled{}", each.bytes,
-                     theirs, ours.name(), theirs == ours.name() ? "" : ": they differ"));
+                     theirs, ours, theirs == ours ? "" : ": they differ"));
   }
   if (!by_nccl && !info.chosen.empty()) {
     note(fmt::format("the log names NCCL's algorithms, and all_reduce = \"{}\": none is compared",

@@ -18,6 +18,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "harness/traces/nccl_logs.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
@@ -643,6 +644,27 @@ class ModelMaker {
           "the trace's all-reduces are done by {}, the cluster's file says all_reduce = \"{}\"",
           names("TREE") ? "trees" : "rings",
           kAllReduceNames[static_cast<std::size_t>(cluster_.all_reduce)]));
+    }
+    if (cluster_.all_reduce >= AllReduceBy::kNccl2_8) CompareChoices();
+  }
+
+  // Notes the first exchange whose kernel names another algorithm than the model's NCCL chooses.
+  // The protocol in a kernel's name is LL whatever was chosen (NCCL's src/device/generate.py).
+  void CompareChoices() {
+    for (const TracedExchange& each : made_.ranks.front().exchanges) {
+      const bool tree = each.kernel.find("_TREE_") != std::string::npos;
+      const bool ring = each.kernel.find("_RING_") != std::string::npos;
+      const auto ranks = static_cast<int>(each.ranks.value_or(made_.ranks.front().world));
+      if (!each.bytes || ranks < 2 || !(tree || ring)) continue;
+      const std::string ours = ModelledAllReduce(
+          cluster_, {ranks, std::min(ranks, cluster_.ranks_per_node)}, *each.bytes);
+      if (ours.starts_with(tree ? "tree/" : "ring/")) continue;
+      made_.notes.push_back(fmt::format(
+          "the kernel of an all-reduce of {:.0f} bytes is called {}, and all_reduce = \"{}\" "
+          "chooses {}",
+          *each.bytes, tree ? "TREE" : "RING",
+          kAllReduceNames[static_cast<std::size_t>(cluster_.all_reduce)], ours));
+      return;
     }
   }
 

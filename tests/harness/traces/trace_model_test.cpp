@@ -17,6 +17,7 @@
 #include "harness/files/toml_file.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/traces/kineto_trace.hpp"
+#include "harness/traces/nccl_logs.hpp"
 #include "tests/harness/traces/cases.hpp"
 #include "tests/support/errors.hpp"
 
@@ -423,6 +424,25 @@ TEST_F(TraceOnCluster, TakesHooksOfAStepThatWaitsForItsHost) {
   EXPECT_EQ(InputOf(card, "hook_host_us_a_tensor"), nullptr);
   EXPECT_SAYS(fmt::format("{}", fmt::join(card.notes, "; ")),
               "15.0 us a tensor, beside the device");
+}
+
+// A kernel's name beside the choice of the model's NCCL: two ranks of a node take a ring.
+TEST_F(TraceOnCluster, NotesAnAlgorithmThatTheModelDoesNotChoose) {
+  Write("nccl.toml",
+        "all_reduce = \"nccl-2.20\"\n" + std::string(kCluster) +
+            "[nccl]\nwithin = \"nvlink\"\ncards = \"ampere\"\nprocessor = \"amd\"\nchannels = 8\n");
+  const DeclaredCluster& cluster = LoadDeclaredCluster(profiles_, "nccl");
+  const std::string ours = ModelledAllReduce(cluster, {2, 2}, 320);
+  const auto notes = [&](const std::string& file) {
+    return fmt::format("{}", fmt::join(ModelOfTrace(cluster, Import(file)).notes, "; "));
+  };
+  const std::string hand = ReadFile(Case("hand-gpu-ddp.json"));
+  const bool ring = ours.starts_with("ring/");
+  Write("other.json",
+        testing::Replaced(hand, "AllReduce_Sum_f32_RING",
+                          ring ? "AllReduce_Sum_f32_TREE" : "AllReduce_Sum_f32_RING"));
+  EXPECT_SAYS(notes((folder_ / "other.json").string()), "chooses " + ours);
+  EXPECT_EQ(notes(Case("hand-gpu-ddp.json")).find("chooses") == std::string::npos, ring);
 }
 
 // Three exchanges of 10,000, 20,000 and 80,000 elements, whose calls take 100 us and 2 ns an
