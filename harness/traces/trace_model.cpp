@@ -505,7 +505,8 @@ class ModelMaker {
     };
     made_.spread = std::max({kLeastSpread, above(facts_->forward_us), above(facts_->backward_us),
                              (forward + rest + backward) / (forward + backward)});
-    if (facts_->steps_used.size() < 3 && facts_->notes.size() > 0)
+    // Of three steps or more the first is dropped.
+    if (facts_->steps_used.front() == facts_->steps_found.front())
       made_.spread = std::max(made_.spread, kFewStepsSpread);
     if (Uncorrected()) made_.spread = std::max(made_.spread, kUncorrectedSpread);
     made_.corrections.push_back(
