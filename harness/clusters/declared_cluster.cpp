@@ -260,8 +260,9 @@ std::span<const InputSpec> InputSpecs() {
       {"inter_node_efficiency", "bandwidth", kShares, 1,
        "share of inter_node_gbps that protocol and staging leave", true},
       {"shaper_efficiency", "bandwidth", kShares, 1,
-       "share of the rate of a cell's `link` that arrives, if a shaper sets this rate below "
-       "inter_node_gbps; not stated: as inter_node_efficiency"},
+       "share of a `link`'s rate that arrives if a shaper makes it slower than the card; not "
+       "stated: "
+       "as inter_node_efficiency"},
       {"host_path_gbps", "bandwidth", kPositive, 1e9,
        "rate of a node's path to its network cards, a bound beside their own rate"},
       {"inter_node_us", "latency", kTimes, {}, "start-up of a hop between nodes"},
@@ -308,8 +309,8 @@ std::span<const InputSpec> InputSpecs() {
       {"entry_bytes", "bandwidth", kBytesAnEntry, 8,
        "bytes that travel for an element with its index, if payloads are gathered uncoded", true},
       {"hook_host_us_a_tensor", "host_overhead", kTimes, 0,
-       "the host's work for a gradient within backward, such as DDP's copy into a bucket, which a "
-       "distributed step adds to backward; 0 if the host is ahead of the device",
+       "the host's hook on a gradient, which lengthens backward of several ranks; 0 if it hides "
+       "behind the device",
        true},
       {"update_host_us_a_tensor", "host_overhead", kTimes, 0,
        "the optimizer's host time, which one card hides and a distributed step exposes", true},
