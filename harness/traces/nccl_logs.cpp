@@ -376,9 +376,10 @@ std::string ModelledAllReduce(const DeclaredCluster& cluster, const Topology& to
       kBytesAGbit * cluster.Value("inter_node_gbps") * cluster.Value("inter_node_efficiency"),
       1e-6 * cluster.Value("inter_node_us")};
   machine.links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
-  return NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
-                    cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20)
-      .name();
+  const NcclEstimate chosen =
+      NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
+                 cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);
+  return std::string(chosen.name());
 }
 
 NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& cluster) {
