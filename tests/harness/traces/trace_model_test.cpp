@@ -375,8 +375,8 @@ TEST_F(TraceOnCluster, OfATrialHasReadyTimesInSpiteOfRounding) {
     ready.push_back(until += 1e6 * seconds);
     add(SpanKind::kPack, name, 4.0006e-6 + 1e-9 / (i + 2));
   }
-  add(SpanKind::kUpdate, "", 1e-4);
   add(SpanKind::kOuter, "window", 1e-5);  // of local steps
+  add(SpanKind::kUpdate, "", 1e-4);
 
   const auto spans = SpansOfTrace(ChromeTrace({written.spans}), "trace.json");
   written.spans = spans.at(0);
