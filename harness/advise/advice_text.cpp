@@ -285,7 +285,7 @@ std::string RatesJson(const Advice& advice, const std::vector<NeededRates>& rate
 }
 
 std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
-                       const std::vector<NeededRates>* rates) {
+                       const std::vector<NeededRates>* rates, const json& trace) {
   json rankings = json::array();
   for (const Ranking& ranking : advice.rankings) {
     json methods = json::array();
@@ -339,6 +339,7 @@ std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
                  {"card_memory", MemoryJson(advice.memory)},
                  {"buffers", BuffersJson(advice)},
                  {"left_out", std::move(left_out)}});
+  if (!trace.is_null()) answer["trace"] = trace;
   if (phase != nullptr) answer["phase"] = DiagramJson(advice, *phase);
   if (rates != nullptr) answer["needed_rates"] = NeededJson(advice, *rates);
   return TextOf(answer);

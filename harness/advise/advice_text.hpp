@@ -1,6 +1,7 @@
 // Words an answer: tables for people, JSON, and the experiment file that would keep it.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "harness/advise/advice.hpp"
@@ -14,9 +15,11 @@ std::string AdviceText(const Advice& advice);
 // Markdown: the rates that utilisations need, a row a method.
 std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates);
 
-// The output of --json. phase, rates: null if they were not asked for.
+// As JSON, as --json prints it; phase, rates: null where they were not asked for; trace: what came
+// from a trace, null without one.
 std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
-                       const std::vector<NeededRates>* rates = nullptr);
+                       const std::vector<NeededRates>* rates = nullptr,
+                       const nlohmann::json& trace = nullptr);
 // A diagram, or rates, alone, as they are drawn.
 std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase);
 std::string RatesJson(const Advice& advice, const std::vector<NeededRates>& rates);

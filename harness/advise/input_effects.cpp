@@ -190,6 +190,13 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
     return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on all nodes, and sparfuse "
            "cluster import; of the cards alone: ib_write_bw";
   }
+  if (input == "shaper_efficiency")
+    return "iperf3 between two nodes under the shaper, over the rate that it is set to";
+  if (input == "hook_host_us_a_tensor") {
+    return step +
+           " on two nodes, traced by torch.profiler (sparfuse trace: the host's time on a "
+           "hook of a tensor)";
+  }
   if (begins("intra_node")) {
     return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on one node, and sparfuse cluster import";
   }

@@ -190,7 +190,8 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   if (asked.toml) {
     fmt::print("{}", AdviceToml(advice, declared));
   } else if (program.json()) {
-    fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr, rates ? &*rates : nullptr));
+    fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr, rates ? &*rates : nullptr,
+                                traced ? traced->record() : json()));
   } else {
     fmt::print(
         "{}{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes an experiment "

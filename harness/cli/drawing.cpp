@@ -166,7 +166,24 @@ int FigureVerb(Program& program, const std::string& experiment, const std::files
   return kDone;
 }
 
-int SkillVerb(Program& program, const std::vector<std::string>& names) {
+int SkillVerb(Program& program, const std::vector<std::string>& names, const std::string& by,
+              const std::vector<std::string>& without) {
+  SkillRequest asked{by, {}};
+  const auto is_key = [](const std::string& key) {
+    return std::ranges::find(SkillStrata(), key) != SkillStrata().end();
+  };
+  for (const std::string& each : without) {
+    const std::size_t at = each.find('=');
+    if (at == std::string::npos || !is_key(each.substr(0, at))) {
+      SPARFUSE_THROW(kConfig, fmt::format("--without {}: expected KEY=VALUE with a key of {}", each,
+                                          fmt::join(SkillStrata(), ", ")));
+    }
+    asked.without.emplace_back(each.substr(0, at), each.substr(at + 1));
+  }
+  if (!by.empty() && !is_key(by)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("--by {}: expected one of {}", by, fmt::join(SkillStrata(), ", ")));
+  }
   NeedTrials(program, names.front());
   std::vector<TestbedPredictions> found;
   for (const std::string& name : names) {
@@ -190,7 +207,12 @@ int SkillVerb(Program& program, const std::vector<std::string>& names) {
                                "published numbers",
                                fmt::join(names, " ")));
   }
-  fmt::print("{}", Render(TestbedTable(found)));
+  const GroupedTable table = TestbedTable(std::move(found), asked);
+  if (table.groups.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("--without {}: expected some numbers to be left",
+                                        fmt::join(without, " ")));
+  }
+  fmt::print("{}", Render(table));
   return kDone;
 }
 

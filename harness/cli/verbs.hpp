@@ -81,8 +81,11 @@ int SiteVerb(Program& program, const SiteRequest& request);
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.
 int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out);
-// Predictions of published numbers next to formulas, in one table of all experiments of the names.
-int SkillVerb(Program& program, const std::vector<std::string>& names);
+// Predictions of published numbers beside formulas, in one table of all experiments of the names.
+// `by`: a key whose values get rows of their own, or ""; `without`: KEY=VALUE of numbers to leave
+// out.
+int SkillVerb(Program& program, const std::vector<std::string>& names, const std::string& by,
+              const std::vector<std::string>& without);
 int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out);
 
 struct ReproduceRequest {

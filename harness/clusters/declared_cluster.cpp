@@ -130,6 +130,7 @@ constexpr Range kPositive{1e-9, 1e9};
 constexpr Range kTimes{0, 1e9};
 constexpr Range kShares{1e-4, 1};
 constexpr Range kSlowdowns{1, 100};
+constexpr Range kInStep{1e-4, 100};
 constexpr Range kCards{1, 64};
 constexpr Range kRanks{1, 65'536};
 constexpr Range kBytesAnEntry{1, 64};
@@ -254,11 +255,15 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
 }
 
 std::span<const InputSpec> InputSpecs() {
-  static const std::array<InputSpec, 31> kSpecs = {{
+  static const std::array<InputSpec, 33> kSpecs = {{
       {"inter_node_gbps", "bandwidth", kPositive, {}, "rate of one network card, each way"},
       {"network_cards", "bandwidth", kCards, 1, "cards of a node, which its ranks share"},
       {"inter_node_efficiency", "bandwidth", kShares, 1,
        "share of inter_node_gbps that protocol and staging leave", true},
+      {"shaper_efficiency", "bandwidth", kShares, 1,
+       "share of a `link`'s rate that arrives if a shaper makes it slower than the card; not "
+       "stated: "
+       "as inter_node_efficiency"},
       {"host_path_gbps", "bandwidth", kPositive, 1e9,
        "rate of a node's path to its network cards, a bound in addition to their own rate"},
       {"inter_node_us", "latency", kTimes, {}, "start-up of a hop between nodes"},
@@ -304,12 +309,16 @@ std::span<const InputSpec> InputSpecs() {
        "ranks at which the exchange_host_* inputs hold", true},
       {"entry_bytes", "bandwidth", kBytesAnEntry, 8,
        "bytes that travel for an element with its index, if payloads are gathered uncoded", true},
+      {"hook_host_us_a_tensor", "host_overhead", kTimes, 0,
+       "the host's hook on a gradient, which lengthens backward of several ranks; 0 if it hides "
+       "behind the device",
+       true},
       {"update_host_us_a_tensor", "host_overhead", kTimes, 0,
        "the optimizer's host time, which one card hides and a distributed step exposes", true},
       {"selection_us", "sparsify", kTimes, 0, "least time of a selection of cost 1, however small"},
       {"selection_ns_an_element", "sparsify", kTimes, 0,
        "time of an element in a selection of cost 1"},
-      {"coding_in_step", "sparsify", kShares, 1,
+      {"coding_in_step", "sparsify", kInStep, 1,
        "time of selections and encodings within a step over their time alone"},
       {"side_slowdown", "side", kSlowdowns, 1, "slowdown of a selection beside backward"},
       {"overlap",

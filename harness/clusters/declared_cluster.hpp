@@ -82,6 +82,8 @@ struct Coder {
   double encode_seconds = 0, encode_seconds_per_element = 0;
   bool encodes_on_host = false;  // else at host_selection_ns_an_element, or as host memory streams
   double host_encode_seconds = 0, host_encode_seconds_per_element = 0;
+  // By elements, if the file states several sizes in the place of the two numbers; else empty.
+  ProfileCurve encode_curve, host_encode_curve;
   bool decodes = false;  // else as device memory streams
   double decode_seconds = 0, decode_seconds_per_rank = 0;
   double decode_seconds_per_element = 0, decode_seconds_per_element_and_rank = 0;
@@ -193,7 +195,9 @@ struct DeclaredCluster {
   DeclaredInput* Find(std::string_view input, std::string_view family = {});
   // The time for the workload's family; null if compute_tflops must give it.
   const ComputeTime* ComputeOf(const std::string& workload) const;
-  // Throws Error{kConfig} naming the missing entry of the file for this workload or sparsifier.
+  // A choice that the file states, and its stack states otherwise: "host = "beside", and ...".
+  std::vector<std::string> against_stack;
+  // Throws Error{kConfig} saying what the file lacks for this workload or sparsifier.
   void CheckWorkload(const std::string& workload) const;
   void CheckSparsifier(const std::string& sparsifier) const;
   // As above, for a cell, whose card may have been measured.

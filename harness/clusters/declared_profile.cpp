@@ -46,6 +46,13 @@ ProfileCurve CurveThrough(double once, double each) {
   return {{0, once}, {kFar, once + each * kFar}};
 }
 
+// The curve times a factor, and a line of `once` and `each` element on top.
+ProfileCurve Raised(ProfileCurve curve, double factor, double once, double each) {
+  for (ProfilePoint& point : curve)
+    point.seconds = factor * point.seconds + once + each * point.size;
+  return curve;
+}
+
 std::vector<SelectionCurve> SelectionThrough(double once, double each) {
   return {{kAnyDensity, CurveThrough(once, each)}};
 }
@@ -60,6 +67,7 @@ class Scaled {
 
   double Factor(const char* group) const { return FactorOf(config_, group); }
   double Stated(const char* input) const { return cluster_.Value(input, family_); }
+  bool IsStated(const char* input) const { return cluster_.Find(input, family_) != nullptr; }
   double operator()(const char* input) const {
     const auto spec = std::ranges::find_if(
         InputSpecs(), [&](const InputSpec& each) { return std::string_view(each.name) == input; });
@@ -108,6 +116,13 @@ double UpdateHostSeconds(const DeclaredCluster& cluster, const CellConfig& confi
   return kMicro * Scaled(cluster, config)("update_host_us_a_tensor") * static_cast<double>(tensors);
 }
 
+// Adds the host's hooks of a distributed step to the time before each gradient.
+void AddHooks(const DeclaredCluster& cluster, const CellConfig& config, BackwardTimes& backward) {
+  if (config.workers == 1) return;
+  const double hook = kMicro * Scaled(cluster, config)("hook_host_us_a_tensor");
+  for (ProfiledTensor& tensor : backward.tensors) tensor.seconds += hook;
+}
+
 BackwardTimes BackwardTimesOf(const DeclaredCluster& cluster, const CellConfig& config) {
   const workloads::LayerTable& layers = workloads::LayersOf(config.workload);
   const ComputeSeconds compute = ComputeOf(cluster, config);
@@ -120,6 +135,7 @@ BackwardTimes BackwardTimesOf(const DeclaredCluster& cluster, const CellConfig& 
     backward.tensors.push_back(
         {tensor.name, tensor.shape, tensor.numel, compute.backward * weights[t] / all});
   }
+  AddHooks(cluster, config, backward);
   backward.update_seconds =
       UpdateSeconds(cluster, config.workload) / Scaled(cluster, config).Factor("memory") +
       UpdateHostSeconds(cluster, config, layers.tensors.size());
@@ -140,13 +156,22 @@ LinkRate WithinNodes(const Scaled& input, const CellConfig& config) {
   return {kMicro * alpha, kGiga / 8 * nominal * input.Stated("intra_node_efficiency")};
 }
 
+// The rate that arrives of one network card. A shaper lets packets pass at its rate, so that what
+// protocol and staging leave of a card bounds it from above, and is no share of it.
+double DeliveredGbps(const Scaled& input, const CellConfig& config) {
+  const double card = input.Stated("inter_node_gbps"),
+               share = input.Stated("inter_node_efficiency");
+  if (!config.link) return card * share;
+  const bool shaped = config.link->gbps < card && input.IsStated("shaper_efficiency");
+  return shaped ? std::min(config.link->gbps * input.Stated("shaper_efficiency"), card * share)
+                : config.link->gbps * share;
+}
+
 // The link between nodes, with the bandwidth of a whole node.
 LinkRate BetweenNodes(const Scaled& input, const CellConfig& config) {
-  const double nominal = config.link ? config.link->gbps : input.Stated("inter_node_gbps");
   const double alpha =
       config.link ? config.link->alpha_us * input.Factor("latency") : input("inter_node_us");
-  const double delivered =
-      nominal * input.Stated("network_cards") * input.Stated("inter_node_efficiency");
+  const double delivered = DeliveredGbps(input, config) * input.Stated("network_cards");
   return {kMicro * alpha, kGiga / 8 * input.Factor("bandwidth") *
                               std::min(delivered, input.Stated("host_path_gbps"))};
 }
@@ -251,13 +276,15 @@ void AddCoders(const DeclaredCluster& cluster, const Scaled& input, Profile& pro
   std::vector<std::string> quantizers;
   for (const QuantizerDescriptor& quantizer : Quantizers()) quantizers.emplace_back(quantizer.name);
   for (const Coder& coder : cluster.coders) {
-    const double encode = factor * coder.encode_seconds;
-    const double encode_each = factor * coder.encode_seconds_per_element;
     const bool quantizes = std::ranges::count(quantizers, coder.name) > 0;
+    const ProfileCurve encode =
+        coder.encode_curve.empty()
+            ? CurveThrough(factor * coder.encode_seconds, factor * coder.encode_seconds_per_element)
+            : Raised(coder.encode_curve, factor, 0, 0);
     if (coder.encodes && quantizes) {
-      (*profile.encode)[coder.name] = CurveThrough(encode, encode_each);
+      (*profile.encode)[coder.name] = encode;
     } else if (coder.encodes) {
-      select(coder.name, encode, encode_each);
+      (*profile.selection)[coder.name] = {{kAnyDensity, encode}};
     }
     if (!coder.decodes) continue;
     if (!profile.decode) profile.decode.emplace();
@@ -321,6 +348,7 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
     profile.backward = BackwardTimesOf(cluster, config);
   } else {
     profile.backward = BackwardOfCard(*measured, factors);
+    AddHooks(cluster, config, *profile.backward);
     profile.backward->update_seconds +=
         UpdateHostSeconds(cluster, config, profile.backward->tensors.size());
   }
@@ -376,9 +404,13 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   for (const Coder& coder : cluster.coders) {
     if (!coder.encodes_on_host) continue;
     const double factor = input.Factor("sparsify");
-    on_host[coder.name] =
-        SelectionThrough(kernel + factor * coder.host_encode_seconds,
-                         kFloatBytes / host_link + factor * coder.host_encode_seconds_per_element);
+    const double copy = kFloatBytes / host_link;
+    if (!coder.host_encode_curve.empty()) {
+      on_host[coder.name] = {{kAnyDensity, Raised(coder.host_encode_curve, factor, kernel, copy)}};
+      continue;
+    }
+    on_host[coder.name] = SelectionThrough(kernel + factor * coder.host_encode_seconds,
+                                           copy + factor * coder.host_encode_seconds_per_element);
   }
   if (!on_host.empty()) profile.host_selection = std::move(on_host);
 

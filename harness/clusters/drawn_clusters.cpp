@@ -55,6 +55,9 @@ DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose
           &coder.decode_seconds_per_element_and_rank, &coder.decode_seconds_per_entry}) {
       *each *= factor;
     }
+    for (ProfileCurve* curve : {&coder.encode_curve, &coder.host_encode_curve}) {
+      for (ProfilePoint& point : *curve) point.seconds *= factor;
+    }
   }
   if (IsCalibrated(chosen)) {
     for (ReferenceStep& step : chosen.references)

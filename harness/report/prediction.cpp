@@ -1,5 +1,6 @@
 #include "harness/report/prediction.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace sparfuse::harness {
@@ -11,6 +12,18 @@ std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool 
   std::vector<double> errors;
   for (const auto& cell : cells) {
     if (cell.oversubscribed == oversubscribed) errors.push_back(std::abs(cell.error()));
+  }
+  if (errors.empty()) return std::nullopt;
+  return Median(errors);
+}
+
+std::optional<double> MedianErrorOf(const std::vector<PredictedCell>& cells,
+                                    std::optional<double> PredictedCell::*formula) {
+  std::vector<double> errors;
+  for (const auto& cell : cells) {
+    if (cell.oversubscribed) continue;
+    if (!(cell.*formula)) return std::nullopt;
+    errors.push_back(std::abs(*(cell.*formula) / cell.live.value - 1));
   }
   if (errors.empty()) return std::nullopt;
   return Median(errors);
@@ -31,10 +44,18 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
     const auto seconds = result.Over("step_seconds");
     const auto model = predicted.Mean("step_seconds");
     if (!seconds || !model) continue;
-    summary.cells.push_back({result.cell, i, twin - 1, *seconds, *model, result.Oversubscribed()});
+    PredictedCell cell{result.cell, i, twin - 1, *seconds, *model, result.Oversubscribed(), {}, {}};
+    const auto local = predicted.Mean("local_seconds"), wire = predicted.Mean("wire_seconds");
+    if (local && wire) {
+      cell.longest = std::max(*local, *wire);
+      cell.sum = *local + *wire;
+    }
+    summary.cells.push_back(std::move(cell));
   }
   summary.median_error = MedianError(summary.cells, false);
   summary.oversubscribed_median_error = MedianError(summary.cells, true);
+  summary.longest_median_error = MedianErrorOf(summary.cells, &PredictedCell::longest);
+  summary.sum_median_error = MedianErrorOf(summary.cells, &PredictedCell::sum);
   for (std::size_t i = 0; i < summary.cells.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       const auto& a = summary.cells[i];

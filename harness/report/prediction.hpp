@@ -19,6 +19,9 @@ struct PredictedCell {
   Interval live;                       // step_seconds
   double predicted = 0;
   bool oversubscribed = false;  // workers times threads exceed the cores
+  // By two formulas, without the model: the longer of the first rank's computation and the time on
+  // links, and their sum; none if the predicted trial lacks them.
+  std::optional<double> longest, sum;
   double error() const { return predicted / live.value - 1; }
   bool within_interval() const { return live.low <= predicted && predicted <= live.high; }
 };
@@ -27,8 +30,10 @@ struct PredictionSummary {
   std::vector<PredictedCell> cells;    // that both engines ran
   std::optional<double> median_error;  // of |error|, cells that are not oversubscribed
   std::optional<double> oversubscribed_median_error;
-  // The pairs of methods of the same setting, not oversubscribed, whose live intervals do not
-  // overlap, and the number of these pairs that the model puts in the same order.
+  // The same of the formulas, cells that are not oversubscribed.
+  std::optional<double> longest_median_error, sum_median_error;
+  // Pairs of methods of the same setting, not oversubscribed, whose live intervals do not overlap;
+  // and how many of them the model puts in the same order.
   std::size_t ordered_pairs = 0, agreeing_pairs = 0;
 };
 

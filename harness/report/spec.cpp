@@ -243,13 +243,17 @@ json PredictionJson(const PredictionSummary& summary) {
          {"observed", IntervalJson(cell.live)},
          {"predicted", cell.predicted},
          {"error", cell.error()},
+         {"longest", optional(cell.longest)},
+         {"sum", optional(cell.sum)},
          {"within_interval", cell.live.has_bounds() ? json(cell.within_interval()) : json()},
          {"oversubscribed", cell.oversubscribed}});
   }
   return {{"cells", std::move(cells)},
           {"may_be_off", kMayBeOff},
           {"median_error", optional(summary.median_error)},
-          {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)}};
+          {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)},
+          {"longest_median_error", optional(summary.longest_median_error)},
+          {"sum_median_error", optional(summary.sum_median_error)}};
 }
 
 // The figures of a part. A figure of predictions gets the predictions of its cells.

@@ -251,7 +251,7 @@ std::map<int, std::vector<Span>> SpansOfTrace(std::string_view text, const std::
       span.end_seconds = span.begin_seconds + 1e-6 * event.at("dur").get<double>();
       span.bytes = event.at("args").at("bytes");
       bool known = false;
-      for (int k = 0; k <= static_cast<int>(SpanKind::kAlign) && !known; ++k) {
+      for (int k = 0; k <= static_cast<int>(SpanKind::kOuter) && !known; ++k) {
         span.kind = static_cast<SpanKind>(k);
         known = SpanKindName(span.kind) == kind;
       }

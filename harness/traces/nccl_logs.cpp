@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "core/base/error.hpp"
@@ -57,7 +58,7 @@ class InspectorReader {
       made.collectives.push_back(CollectiveOf(key, calls));
     }
     for (const auto& [what, n] : left_out_)
-      made.notes.push_back(fmt::format("{} records {}: left out", n, what));
+      made.notes.push_back(fmt::format("{} record{} {}: left out", n, n == 1 ? "" : "s", what));
     if (made.collectives.empty()) {
       SPARFUSE_THROW(kConfig, fmt::format("{}: no all-reduce or all-gather with coll_timing_source "
                                           "\"kernel_gpu\": expected records of NCCL Inspector on "
@@ -314,12 +315,21 @@ class InfoReader {
       const auto words = WordsOf(text.substr(at + label.size()));
       return words.empty() ? "" : std::string(words.front());
     };
-    NcclChosen made{std::string(text.substr(0, text.find(':'))), word_after("Algo "),
-                    word_after("proto "), bytes.value_or(0)};
+    // Older versions of NCCL write the positions of these names (src/include/nccl_common.h).
+    static constexpr const char* kAlgorithms[] = {"TREE",          "RING", "COLLNET_DIRECT",
+                                                  "COLLNET_CHAIN", "NVLS", "NVLS_TREE"};
+    static constexpr const char* kProtocols[] = {"LL", "LL128", "SIMPLE"};
+    const auto named = [](std::string word, std::span<const char* const> names) {
+      std::size_t at = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), at);
+      const bool position = error == std::errc() && end == word.data() + word.size();
+      return position && at < names.size() ? std::string(names[at]) : word;
+    };
+    NcclChosen made{std::string(text.substr(0, text.find(':'))),
+                    named(word_after("Algo "), kAlgorithms),
+                    named(word_after("proto "), kProtocols), bytes.value_or(0)};
     if (!bytes || made.algorithm.empty() || made.protocol.empty()) {
-      FailAt(info_.file, number,
-             "expected \"AllReduce: BYTES Bytes -> Algo NAME proto NAME\"; an "
-             "older NCCL writes numbers for names");
+      FailAt(info_.file, number, "expected \"AllReduce: BYTES Bytes -> Algo NAME proto NAME\"");
     }
     const bool known = std::ranges::any_of(info_.chosen, [&](const NcclChosen& each) {
       return each.collective == made.collective && each.bytes == made.bytes &&
@@ -353,6 +363,23 @@ std::string Lower(std::string_view text) {
 
 NcclInfo ReadNcclInfo(std::string_view text, const std::string& file) {
   return InfoReader(file).Read(DecodedLog(text, file, "any"));
+}
+
+std::string ModelledAllReduce(const DeclaredCluster& cluster, const Topology& topology,
+                              double bytes) {
+  NcclMachine machine = cluster.nccl;
+  constexpr double kBytesAGbit = 1e9 / 8;
+  machine.links[LinkClass::kIntraNode] = {
+      kBytesAGbit * cluster.Value("intra_node_gbps") * cluster.Value("intra_node_efficiency"),
+      1e-6 * cluster.Value("intra_node_us")};
+  machine.links[LinkClass::kInterNode] = {
+      kBytesAGbit * cluster.Value("inter_node_gbps") * cluster.Value("inter_node_efficiency"),
+      1e-6 * cluster.Value("inter_node_us")};
+  machine.links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
+  const NcclEstimate chosen =
+      NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
+                 cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);
+  return std::string(chosen.name());
 }
 
 NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& cluster) {
@@ -396,23 +423,12 @@ NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& c
   const bool by_nccl = cluster.all_reduce >= AllReduceBy::kNccl2_8;
   for (const NcclChosen& each : info.chosen) {
     if (each.collective != "AllReduce" || !by_nccl || info.ranks < 2) continue;
-    NcclMachine machine = cluster.nccl;
-    constexpr double kBytesAGbit = 1e9 / 8;
-    machine.links[LinkClass::kIntraNode] = {
-        kBytesAGbit * cluster.Value("intra_node_gbps") * cluster.Value("intra_node_efficiency"),
-        1e-6 * cluster.Value("intra_node_us")};
-    machine.links[LinkClass::kInterNode] = {
-        kBytesAGbit * cluster.Value("inter_node_gbps") * cluster.Value("inter_node_efficiency"),
-        1e-6 * cluster.Value("inter_node_us")};
-    machine.links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
-    const Topology topology{info.ranks,
-                            info.local_ranks > 0 ? info.local_ranks : cluster.ranks_per_node};
-    const NcclEstimate ours =
-        NcclChoice(NcclCollective::kAllReduce, machine, topology, each.bytes,
-                   cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);
+    const std::string ours = ModelledAllReduce(
+        cluster, {info.ranks, info.local_ranks > 0 ? info.local_ranks : cluster.ranks_per_node},
+        each.bytes);
     const std::string theirs = Lower(each.algorithm) + "/" + Lower(each.protocol);
     note(fmt::format("all-reduce of {:.0f} bytes: {} as the log says, {} modelled{}", each.bytes,
-                     theirs, ours.name(), theirs == ours.name() ? "" : ": they differ"));
+                     theirs, ours, theirs == ours ? "" : ": they differ"));
   }
   if (!by_nccl && !info.chosen.empty()) {
     note(fmt::format("the log names NCCL's algorithms, and all_reduce = \"{}\": none is compared",

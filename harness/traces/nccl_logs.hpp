@@ -59,8 +59,13 @@ struct NcclInfo {
 // Throws Error{kConfig} for a text without a line of NCCL's.
 NcclInfo ReadNcclInfo(std::string_view text, const std::string& file);
 
-// Keys of the cluster's file that the log gives, as lines of TOML, and notes on contradictions to
-// the file: ranks, staging through the host, algorithms other than the modelled ones.
+// "ring/simple": what the model's NCCL chooses on the cluster for an all-reduce of so many bytes.
+// Precondition: all_reduce = "nccl-*".
+std::string ModelledAllReduce(const DeclaredCluster& cluster, const Topology& topology,
+                              double bytes);
+
+// Keys of the cluster's file that the log says, as lines of TOML, and notes on what the file says
+// otherwise: ranks, ways that the host stages, algorithms that are not those modelled.
 struct NcclInfoOnCluster {
   std::vector<std::string> lines, notes;
 };

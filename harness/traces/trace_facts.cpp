@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
@@ -203,6 +204,8 @@ class FactsMaker {
   TracedDevice OnDevice() const;
   std::vector<TracedExchange> ExchangesOf(const std::vector<StepFacts>& steps,
                                           std::vector<std::string>& notes) const;
+  static void AddHostOfExchanges(const std::vector<StepFacts>& steps,
+                                 std::vector<TracedExchange>& exchanges);
 
   // The events that begin in [from, to). `events` are in order of begin.
   static std::span<const TraceEvent* const> Within(const Events& events, Time from, Time to) {
@@ -728,6 +731,41 @@ std::vector<TracedExchange> FactsMaker::ExchangesOf(const std::vector<StepFacts>
   return made;
 }
 
+// DDP calls an exchange for each bucket, and copies a bucket's tensors back in their order. So sums
+// of tensors' elements, in ready order, tell how many copies belong to each exchange.
+void FactsMaker::AddHostOfExchanges(const std::vector<StepFacts>& steps,
+                                    std::vector<TracedExchange>& exchanges) {
+  const std::vector<Accumulation>& tensors = steps.front().accumulations;
+  std::vector<std::size_t> counts;  // of tensors, by exchange
+  std::size_t at = 0;
+  for (const TracedExchange& each : exchanges) {
+    const std::size_t from = at;
+    std::int64_t sum = 0;
+    while (at < tensors.size() && sum < each.elements.value_or(0)) {
+      if (!tensors[at].shape) return;
+      sum += std::accumulate(tensors[at].shape->begin(), tensors[at].shape->end(), std::int64_t{1},
+                             std::multiplies<>());
+      ++at;
+    }
+    if (!each.elements || sum != *each.elements) return;
+    counts.push_back(at - from);
+  }
+  if (at != tensors.size()) return;
+  const bool all = std::ranges::all_of(steps, [&](const StepFacts& step) {
+    return step.calls.size() == exchanges.size() && step.copies_back.size() == tensors.size();
+  });
+  if (!all) return;
+  for (const StepFacts& step : steps) {
+    auto copy = step.copies_back.begin();
+    for (std::size_t i = 0; i < exchanges.size(); ++i) {
+      const auto end = copy + static_cast<std::ptrdiff_t>(counts[i]);
+      exchanges[i].host_us_by_step.push_back(Us(step.calls[i]));
+      exchanges[i].copies_us_by_step.push_back(Us(std::accumulate(copy, end, Time{0})));
+      copy = end;
+    }
+  }
+}
+
 template <class Of>
 std::optional<Spread> Over(const std::vector<StepFacts>& steps, Of of) {
   std::vector<double> all;
@@ -826,14 +864,18 @@ TraceFacts FactsMaker::Make() {
   host.hook_us_a_tensor = over([](const StepFacts& s) { return s.hooks; });
   host.exchange_call_us = over([](const StepFacts& s) { return s.calls; });
   host.copy_back_us_a_tensor = over([](const StepFacts& s) { return s.copies_back; });
-  std::vector<Time> calls;
-  for (const StepFacts& step : steps)
-    calls.insert(calls.end(), step.calls.begin(), step.calls.end());
-  if (!calls.empty()) {
-    std::ranges::sort(calls);
-    facts.exchange_call_tenth_us = Us(calls[calls.size() / kTenth]);
-    facts.exchange_call_ninetieth_us = Us(calls[calls.size() - 1 - calls.size() / kTenth]);
-  }
+  const auto tenths = [&](std::vector<Time> StepFacts::*part, std::optional<double>& tenth,
+                          std::optional<double>& ninetieth) {
+    std::vector<Time> all;
+    for (const StepFacts& step : steps)
+      all.insert(all.end(), (step.*part).begin(), (step.*part).end());
+    if (all.empty()) return;
+    std::ranges::sort(all);
+    tenth = Us(all[all.size() / kTenth]);
+    ninetieth = Us(all[all.size() - 1 - all.size() / kTenth]);
+  };
+  tenths(&StepFacts::calls, facts.exchange_call_tenth_us, facts.exchange_call_ninetieth_us);
+  tenths(&StepFacts::hooks, facts.hook_tenth_us, facts.hook_ninetieth_us);
   if (device) {
     std::vector<double> shares, lags;
     for (const StepFacts& step : steps) {
@@ -867,6 +909,7 @@ TraceFacts FactsMaker::Make() {
     facts.notes.push_back("tensors of other shapes are ready at one position in its steps");
 
   facts.exchanges = ExchangesOf(steps, facts.notes);
+  AddHostOfExchanges(steps, facts.exchanges);
   if (const std::size_t after = steps.front().after_backward; after > 0) {
     facts.notes.push_back(fmt::format(
         "{} all-reduce{} of a step {} called after backward: none of backward's exchanges", after,
@@ -961,14 +1004,21 @@ TransferFacts TransfersOf(const std::vector<TraceFacts>& ranks) {
     }
     for (std::size_t i = 0; i < each.exchanges.size(); ++i) {
       const TracedExchange &here = each.exchanges[i], &there_too = first.exchanges[i];
-      const bool same = here.elements == there_too.elements && here.group == there_too.group &&
-                        here.collective == there_too.collective &&
-                        here.sequence == there_too.sequence;
-      if (!same) {
-        fail(each, fmt::format("exchange {} has {} and {} elements: expected the same exchanges in "
-                               "the same order",
-                               i, there_too.elements.value_or(0), here.elements.value_or(0)));
+      const auto differs = [&](const char* what, const auto& there_it, const auto& here_it) {
+        fail(each, fmt::format("exchange {} has {} and {} {}: expected the same exchanges in the "
+                               "same order",
+                               i, there_it, here_it, what));
+      };
+      if (here.elements != there_too.elements)
+        differs("elements", there_too.elements.value_or(0), here.elements.value_or(0));
+      if (here.collective != there_too.collective)
+        differs("as collectives", Shown(there_too.collective), Shown(here.collective));
+      if (here.group != there_too.group) {
+        differs("as process groups", Shown(there_too.group.value_or("")),
+                Shown(here.group.value_or("")));
       }
+      if (here.sequence != there_too.sequence)
+        differs("as numbers (Seq)", there_too.sequence.value_or(0), here.sequence.value_or(0));
     }
   }
   for (const auto& [rank, facts] : by_rank) made.ranks.push_back(rank);

@@ -48,6 +48,9 @@ struct TracedExchange {
   std::optional<double> bytes, bus_gbytes_per_s_at_low;
   std::string kernel;  // its name on the device, which has the algorithm; "" on CPUs
   std::optional<std::int64_t> sequence;
+  // Not written, by step: the host's call of the exchange and its copies of the sums back into the
+  // gradients; empty where tensors cannot be told by exchange.
+  std::vector<double> host_us_by_step, copies_us_by_step;
   bool operator==(const TracedExchange&) const = default;
 };
 
@@ -107,8 +110,10 @@ struct TraceFacts {
   std::vector<TracedExchange> exchanges;
   std::vector<TracedBroadcast> before_backward;
   std::optional<TracedDevice> on_device;
-  // Percentiles of exchange_call_us, entries floor(n / 10) and n - 1 - floor(n / 10).
+  // Percentiles of exchange_call_us and of hook_us_a_tensor, entries floor(n / 10) and
+  // n - 1 - floor(n / 10).
   std::optional<double> exchange_call_tenth_us, exchange_call_ninetieth_us;
+  std::optional<double> hook_tenth_us, hook_ninetieth_us;
   std::optional<int> compiled_regions;
   std::vector<std::string> notes;
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
@@ -17,6 +18,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "harness/traces/nccl_logs.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
@@ -256,8 +258,8 @@ class ModelMaker {
     Join();
     MakeTable();
     NoteBuffers();
-    Compute();
     HostInputs();
+    Compute();
     DeviceInputs();
     Links();
     Slowdown();
@@ -316,10 +318,13 @@ class ModelMaker {
     }
   }
 
-  // Sets the factor by which the host's share of a step is shorter without the profiler.
+  // Sets the factor by which the host's share of a step is shorter without the profiler. The step
+  // is the traced training's, also if times are taken from one rank alone.
   void FindScale() {
+    const TraceFacts& traced = made_.ranks.front();
+    made_.step_measured = asked_.step_ms.has_value();
     if (!asked_.step_ms) {
-      made_.step_ms = facts_->period_us ? facts_->period_us->median / 1e3 : 0;
+      made_.step_ms = traced.period_us ? traced.period_us->median / 1e3 : 0;
       if (Uncorrected()) {
         made_.notes.push_back(
             "the host's times include the profiler's own cost: give --step-ms, the step's time "
@@ -328,23 +333,25 @@ class ModelMaker {
       return;
     }
     made_.step_ms = *asked_.step_ms;
-    if (!facts_->period_us || !facts_->idle.period_us)
-      Fail(
-          "--step-ms: its steps are not neighbours, so that no period is known: expected two "
-          "neighbouring steps");
-    const double idle = *facts_->idle.period_us, busy = facts_->period_us->median - idle;
+    if (!traced.period_us || !traced.idle.period_us) {
+      SPARFUSE_THROW(kConfig, traced.file +
+                                  ": --step-ms: its steps are not neighbours, so that no period is "
+                                  "known: expected two neighbouring steps");
+    }
+    const double idle = *traced.idle.period_us, busy = traced.period_us->median - idle;
     if (idle <= 0) return;
     scale_ = std::max(0.0, 1e3 * *asked_.step_ms - busy) / idle;
     if (scale_ > kMostStretch) {
-      Fail(
-          fmt::format("--step-ms {:g}: the traced step takes {:.3f} ms, under the profiler: "
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format("{}: --step-ms {:g}: the traced step takes {:.3f} ms, under the profiler: "
                       "expected the same step without it, which cannot take longer",
-                      *asked_.step_ms, facts_->period_us->median / 1e3));
+                      traced.file, *asked_.step_ms, traced.period_us->median / 1e3));
     }
     made_.corrections.push_back(
         fmt::format("the host's times are {:.4g} of the traced ones: a step of {:g} ms without the "
                     "profiler, {:.3f} ms with it, kernels {:.3f} ms of that",
-                    scale_, *asked_.step_ms, facts_->period_us->median / 1e3, busy / 1e3));
+                    scale_, *asked_.step_ms, traced.period_us->median / 1e3, busy / 1e3));
   }
 
   void Join() {
@@ -467,6 +474,13 @@ class ModelMaker {
         Corrected(*facts_->rest_us, std::clamp(idle, 0.0, std::max(0.0, *facts_->rest_us)));
     // On a CPU hooks run within the backward pass, whose time excludes them.
     if (OnCpu() && facts_->hooks_us) rest -= Host(facts_->hooks_us->median);
+    // Copies that exchange_host_ns_an_element contains are no rest of the step.
+    const bool staged = std::ranges::any_of(
+        made_.inputs, [](const DeclaredInput& input) { return input.name == kStaging; });
+    if (staged && facts_ == &made_.ranks.front()) {
+      for (const TracedExchange& each : facts_->exchanges)
+        rest -= Host(Median(each.copies_us_by_step));
+    }
     rest += Corrected(facts_->update_us.median, facts_->idle.update_us);
     rest -= 1e6 * UpdateSeconds(cluster_, Elements());
     rest -= UpdateHostUs() * static_cast<double>(facts_->tensors.size());
@@ -491,7 +505,8 @@ class ModelMaker {
     };
     made_.spread = std::max({kLeastSpread, above(facts_->forward_us), above(facts_->backward_us),
                              (forward + rest + backward) / (forward + backward)});
-    if (facts_->steps_used.size() < 3 && facts_->notes.size() > 0)
+    // Of three steps or more the first is dropped.
+    if (facts_->steps_used.front() == facts_->steps_found.front())
       made_.spread = std::max(made_.spread, kFewStepsSpread);
     if (Uncorrected()) made_.spread = std::max(made_.spread, kUncorrectedSpread);
     made_.corrections.push_back(
@@ -535,10 +550,17 @@ class ModelMaker {
       }
     }
     if (exchanged.host.hook_us_a_tensor) {
-      made_.notes.push_back(fmt::format(
-          "a hook takes the host {:.1f} us a tensor: in no input, since the model leaves it out",
-          Host(exchanged.host.hook_us_a_tensor->median)));
+      const double hook = Host(exchanged.host.hook_us_a_tensor->median);
+      // A host that is ahead of its device runs hooks while the device computes.
+      if (exchanged.device == "cpu" || exchanged.bound == "host-bound") {
+        Add("hook_host_us_a_tensor", hook, Host(*exchanged.hook_tenth_us),
+            Host(*exchanged.hook_ninetieth_us), true);
+      } else {
+        made_.notes.push_back(fmt::format(
+            "a hook takes the host {:.1f} us a tensor, beside the device: in no input", hook));
+      }
     }
+    StagingInput(exchanged);
     const double update = UpdateHostUs();
     if (update > 0) {
       const Spread& host = *facts_->host.update_us;
@@ -549,6 +571,48 @@ class ModelMaker {
           "the optimizer's work on the host hides behind the device's: no "
           "update_host_us_a_tensor is taken");
     }
+  }
+
+  // The host's time of calls and copies by elements, if gloo's exchanges have several sizes.
+  static constexpr const char* kStaging = "exchange_host_ns_an_element";
+  void StagingInput(const TraceFacts& exchanged) {
+    constexpr std::size_t kLeastSizes = 3;
+    constexpr double kLeastRange = 4;
+    if (exchanged.backend != "gloo" || exchanged.exchanges.empty()) return;
+    std::set<std::int64_t> sizes;
+    double calls = 0;
+    for (const TracedExchange& each : exchanged.exchanges) {
+      if (each.host_us_by_step.empty()) return;
+      sizes.insert(*each.elements);
+      calls = std::max(calls, Median(each.host_us_by_step));
+    }
+    const bool tells =
+        sizes.size() >= kLeastSizes &&
+        static_cast<double>(*sizes.rbegin()) >= kLeastRange * static_cast<double>(*sizes.begin());
+    if (!tells || calls > kSynchronousCallUs) return;
+    std::vector<double> slopes;
+    for (std::size_t s = 0; s < exchanged.steps_used.size(); ++s)
+      slopes.push_back(NanosecondsAnElement(exchanged.exchanges, s));
+    const auto [low, high] = std::ranges::minmax(slopes);
+    Add(kStaging, Host(Median(slopes)), Host(std::max(0.0, low)), Host(high), true);
+  }
+
+  // The slope of the line through the exchanges of one step, by least squares.
+  static double NanosecondsAnElement(const std::vector<TracedExchange>& exchanges,
+                                     std::size_t step) {
+    const double n = static_cast<double>(exchanges.size());
+    double elements = 0, us = 0;
+    for (const TracedExchange& each : exchanges) {
+      elements += static_cast<double>(*each.elements) / n;
+      us += (each.host_us_by_step[step] + each.copies_us_by_step[step]) / n;
+    }
+    double above = 0, below = 0;
+    for (const TracedExchange& each : exchanges) {
+      const double x = static_cast<double>(*each.elements) - elements;
+      above += x * (each.host_us_by_step[step] + each.copies_us_by_step[step] - us);
+      below += x * x;
+    }
+    return 1e3 * above / below;
   }
 
   void DeviceInputs() {
@@ -581,6 +645,27 @@ class ModelMaker {
           "the trace's all-reduces are done by {}, the cluster's file says all_reduce = \"{}\"",
           names("TREE") ? "trees" : "rings",
           kAllReduceNames[static_cast<std::size_t>(cluster_.all_reduce)]));
+    }
+    if (cluster_.all_reduce >= AllReduceBy::kNccl2_8) CompareChoices();
+  }
+
+  // Notes the first exchange whose kernel names another algorithm than the model's NCCL chooses.
+  // The protocol in a kernel's name is LL whatever was chosen (NCCL's src/device/generate.py).
+  void CompareChoices() {
+    for (const TracedExchange& each : made_.ranks.front().exchanges) {
+      const bool tree = each.kernel.find("_TREE_") != std::string::npos;
+      const bool ring = each.kernel.find("_RING_") != std::string::npos;
+      const auto ranks = static_cast<int>(each.ranks.value_or(made_.ranks.front().world));
+      if (!each.bytes || ranks < 2 || !(tree || ring)) continue;
+      const std::string ours = ModelledAllReduce(
+          cluster_, {ranks, std::min(ranks, cluster_.ranks_per_node)}, *each.bytes);
+      if (ours.starts_with(tree ? "tree/" : "ring/")) continue;
+      made_.notes.push_back(fmt::format(
+          "the kernel of an all-reduce of {:.0f} bytes is called {}, and all_reduce = \"{}\" "
+          "chooses {}",
+          *each.bytes, tree ? "TREE" : "RING",
+          kAllReduceNames[static_cast<std::size_t>(cluster_.all_reduce)], ours));
+      return;
     }
   }
 

@@ -46,9 +46,10 @@ struct TracedModel {
   std::vector<TraceFacts> ranks;
   std::optional<TransferFacts> transfers;
   std::string name;                        // of the table
-  nlohmann::ordered_json table;            // in the form of its file
-  double forward_ms = 0, backward_ms = 0;  // forward includes the rest of the step
-  double step_ms = 0;                      // of the trace, or as given; 0: unknown
+  nlohmann::ordered_json table;            // as its file
+  double forward_ms = 0, backward_ms = 0;  // with what is left of the step in forward
+  double step_ms = 0;                      // of ranks.front(), or as it was given; 0: unknown
+  bool step_measured = false;              // it was given: without the profiler
   double spread = 1;
   int batch = 0;
   std::vector<DeclaredInput> inputs;

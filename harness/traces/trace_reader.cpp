@@ -292,7 +292,8 @@ class TraceParser {
   GivenEvent now_;
   std::size_t types_read_ = 0;
   bool has_events_ = false, has_distributed_ = false, has_devices_ = false;
-  std::string other_profiler_;
+  std::string other_profiler_, other_category_;
+  std::size_t of_other_devices_ = 0;  // events
   std::unordered_map<std::string, std::uint32_t> names_;
   std::map<std::vector<std::int64_t>, std::uint32_t> shapes_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> threads_;
@@ -523,9 +524,22 @@ std::uint32_t TraceParser::ThreadIndex() {
       .first->second;
 }
 
+// Devices whose categories of events are not read, by the prefixes of these (libkineto's
+// ActivityType.cpp).
+constexpr std::pair<std::string_view, const char*> kOtherDevices[] = {
+    {"mtia_", "an MTIA device"},
+    {"hpu_", "a Gaudi device"},
+    {"xpu_", "an Intel XPU"},
+    {"privateuse1_", "a device of another vendor"}};
+
 void TraceParser::Add() {
   if (now_.argument_name.starts_with("/device:TPU")) other_profiler_ = "a TPU";
-  if (now_.category.starts_with("mtia_")) other_profiler_ = "an MTIA device";
+  for (const auto& [prefix, device] : kOtherDevices) {
+    if (!now_.category.starts_with(prefix)) continue;
+    other_profiler_ = device;
+    other_category_ = now_.category;
+    ++of_other_devices_;
+  }
   const std::optional<EventKind> kind = now_.phase == "X" ? KindOf() : std::optional<EventKind>();
   if (!kind) {
     ++trace_.read;
@@ -578,6 +592,13 @@ void TraceParser::Finish() {
         trace_.read,
         other_profiler_.empty() ? ": it comes from another program, such as Chrome itself or Nsight"
                                 : ": it comes from " + other_profiler_));
+  }
+  // Without its device, such a trace would be read as one of a CPU.
+  if (of_other_devices_ > 0) {
+    Fail(
+        fmt::format("{} of its {} events are of {} (cat \"{}\"): expected a trace of training in "
+                    "PyTorch on CPUs, CUDA or ROCm",
+                    of_other_devices_, trace_.read, other_profiler_, other_category_));
   }
   std::ranges::sort(trace_.events, [&](const TraceEvent& a, const TraceEvent& b) {
     if (a.begin != b.begin) return a.begin < b.begin;

@@ -123,6 +123,8 @@ const std::vector<RecordKey<TraceFacts>>& KeysOf<TraceFacts>() {
       Key<&F::on_device>({.name = "on_device", .optional = true}),
       Key<&F::exchange_call_tenth_us>({.name = "exchange_call_tenth_us", .optional = true}),
       Key<&F::exchange_call_ninetieth_us>({.name = "exchange_call_ninetieth_us", .optional = true}),
+      Key<&F::hook_tenth_us>({.name = "hook_tenth_us", .optional = true}),
+      Key<&F::hook_ninetieth_us>({.name = "hook_ninetieth_us", .optional = true}),
       Key<&F::compiled_regions>({.name = "compiled_regions", .optional = true}),
       Key<&F::notes>({.name = "notes", .leaves = Leaves::kWords})};
   return kKeys;

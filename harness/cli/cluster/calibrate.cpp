@@ -17,6 +17,17 @@ using nlohmann::json;
 
 std::string Number(double value) { return fmt::format("{:.4g}", value); }
 
+// The choices of the cluster's software, by their keys.
+std::string ChoicesText(const DeclaredCluster& cluster) {
+  const auto name = [](auto names, auto choice) { return names[static_cast<std::size_t>(choice)]; };
+  return fmt::format(
+      "all_reduce = \"{}\", all_gather = \"{}\", host = \"{}\", selections = "
+      "\"{}\", staging = \"{}\", buffers = \"{}\"",
+      name(kAllReduceNames, cluster.all_reduce), name(kAllGatherNames, cluster.all_gather),
+      name(kHostNames, cluster.host), name(kSelectionsNames, cluster.selections),
+      name(kStagingNames, cluster.staging), name(kBuffersNames, cluster.buffers));
+}
+
 Table InputTable(const DeclaredCluster& cluster) {
   Table table;
   table.title = cluster.name + ": " + cluster.title;
@@ -43,10 +54,19 @@ Table InputTable(const DeclaredCluster& cluster) {
     const auto line = [](double once, double each) {
       return fmt::format("{:.4g} us + {:.4g} ns an element", 1e6 * once, 1e9 * each);
     };
-    if (coder.encodes) add("coding", line(coder.encode_seconds, coder.encode_seconds_per_element));
+    const auto curve_or = [&](const ProfileCurve& curve, double once, double each) {
+      return curve.empty() ? line(once, each)
+                           : fmt::format("{:.4g} us of {:g} to {:.4g} us of {:g} elements",
+                                         1e6 * curve.front().seconds, curve.front().size,
+                                         1e6 * curve.back().seconds, curve.back().size);
+    };
+    if (coder.encodes) {
+      add("coding",
+          curve_or(coder.encode_curve, coder.encode_seconds, coder.encode_seconds_per_element));
+    }
     if (coder.encodes_on_host) {
-      add("coding on the host",
-          line(coder.host_encode_seconds, coder.host_encode_seconds_per_element));
+      add("coding on the host", curve_or(coder.host_encode_curve, coder.host_encode_seconds,
+                                         coder.host_encode_seconds_per_element));
     }
     if (coder.decodes) {
       add("decoding", fmt::format("{} + {} a rank + {:.4g} ns an entry",
@@ -73,6 +93,10 @@ Table InputTable(const DeclaredCluster& cluster) {
   if (!cluster.stack.empty())
     table.notes.push_back("inputs that the file does not state come from the stack " +
                           cluster.stack);
+  table.notes.push_back("software: " + ChoicesText(cluster));
+  for (const std::string& choice : cluster.against_stack)
+    table.notes.push_back("stated against the stack, whose other numbers were chosen with it: " +
+                          choice);
   return table;
 }
 
@@ -207,6 +231,14 @@ json Describe(const DeclaredCluster& cluster) {
       {"compute", std::move(compute)},
       {"references", std::move(references)},
       {"stack", cluster.stack},
+      {"against_stack", cluster.against_stack},
+      {"choices",
+       {{"all_reduce", kAllReduceNames[static_cast<std::size_t>(cluster.all_reduce)]},
+        {"all_gather", kAllGatherNames[static_cast<std::size_t>(cluster.all_gather)]},
+        {"host", kHostNames[static_cast<std::size_t>(cluster.host)]},
+        {"selections", kSelectionsNames[static_cast<std::size_t>(cluster.selections)]},
+        {"staging", kStagingNames[static_cast<std::size_t>(cluster.staging)]},
+        {"buffers", kBuffersNames[static_cast<std::size_t>(cluster.buffers)]}}},
       {"card", cluster.card ? json{{"name", cluster.card->name},
                                    {"kind", cluster.card->kind},
                                    {"hardware", cluster.card->hardware}}

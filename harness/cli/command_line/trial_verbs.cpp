@@ -194,12 +194,21 @@ void AddReport(CommandLine& line) {
 }
 
 void AddSkill(CommandLine& line) {
-  const auto names = std::make_shared<std::vector<std::string>>(
-      std::vector<std::string>{"validation", "safusion"});
-  auto* verb =
-      AddVerb(line, "skill", "compare predictions of published numbers with formulas, in one table",
-              Speaks::kText, [=](Program& program) { return SkillVerb(program, *names); });
-  verb->add_option("experiment", *names, "experiments or papers (default: validation safusion)");
+  struct Request {
+    std::vector<std::string> names = {"validation", "safusion"}, without;
+    std::string by;
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb = AddVerb(line, "skill", "compare predictions of published numbers with formulas, in one table",
+                       Speaks::kText, [=](Program& program) {
+                         return SkillVerb(program, request->names, request->by, request->without);
+                       });
+  verb->add_option("experiment", request->names,
+                   "experiments or papers (default: validation safusion)");
+  verb->add_option("--by", request->by,
+                   "also rows for each cluster, workload, number of workers or method");
+  verb->add_option("--without", request->without,
+                   "KEY=VALUE of numbers to leave out, as in method=ps; may be given again");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
 

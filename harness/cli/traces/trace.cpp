@@ -191,10 +191,14 @@ int TraceVerb(Program& program, const TraceRequest& request) {
 
 namespace {
 
+// Whether the traced step calibrates the cluster, so that no prediction is compared with it.
+bool Calibrates(const TracedModel& model, const TracedCluster& traced) {
+  return model.reference && std::ranges::any_of(traced.cluster.inputs,
+                                                [](const auto& each) { return each.calibrated; });
+}
+
 std::string StepLine(const TracedModel& model, const TracedCluster& traced) {
-  const bool calibrates =
-      std::ranges::any_of(traced.cluster.inputs, [](const auto& each) { return each.calibrated; });
-  if (model.reference && calibrates) {
+  if (Calibrates(model, traced)) {
     return fmt::format(
         "The traced step of {} ranks calibrates the cluster: the model is not "
         "compared with it",
@@ -208,7 +212,7 @@ std::string StepLine(const TracedModel& model, const TracedCluster& traced) {
       "{} dense step of {} rank{}: {:.3f} ms modelled, {:.3f} ms {}: {:+.1f} %",
       std::abs(off) > kNearStep ? "**The model misses the traced step**: the" : "The",
       model.facts().world, model.facts().world == 1 ? "" : "s", traced.modelled_ms, model.step_ms,
-      model.corrections.empty() ? "traced" : "measured", 100 * off);
+      model.step_measured ? "measured" : "traced", 100 * off);
 }
 
 }  // namespace
@@ -250,6 +254,37 @@ std::string TraceSummary(const TracedModel& model, const TracedCluster& traced) 
     if (input.kind != kTraceKind) stay.push_back(fmt::format("{} ({})", input.name, input.kind));
   }
   return text + fmt::format("As the cluster's file has them: {}\n", fmt::join(stay, ", "));
+}
+
+json TraceSummaryJson(const TracedModel& model, const TracedCluster& traced) {
+  const bool compared = !Calibrates(model, traced) && traced.modelled_ms > 0 && model.step_ms > 0;
+  json inputs = json::array(), stay = json::array();
+  for (const std::vector<DeclaredInput>* some : {&model.inputs, &traced.links.inputs}) {
+    for (const DeclaredInput& input : *some) {
+      inputs.push_back(
+          {{"name", input.name}, {"value", input.value}, {"low", input.low}, {"high", input.high}});
+    }
+  }
+  for (const DeclaredInput& input : traced.cluster.inputs) {
+    if (input.kind != kTraceKind) stay.push_back({{"name", input.name}, {"kind", input.kind}});
+  }
+  std::vector<std::string> notes = model.notes;
+  notes.insert(notes.end(), traced.links.notes.begin(), traced.links.notes.end());
+  const auto seconds = [](double ms) { return ms > 0 ? json(ms / 1e3) : json(); };
+  return {{"source", model.source},
+          {"host_bound", model.host_bound},
+          {"workers", model.facts().world},
+          {"step_seconds", seconds(model.step_ms)},
+          {"step_is", model.step_measured ? "measured" : "traced"},
+          {"modelled_step_seconds", seconds(traced.modelled_ms)},
+          {"off", compared ? json(traced.modelled_ms / model.step_ms - 1) : json()},
+          {"forward_seconds", model.forward_ms / 1e3},
+          {"backward_seconds", model.backward_ms / 1e3},
+          {"spread", model.spread},
+          {"inputs", std::move(inputs)},
+          {"as_declared", std::move(stay)},
+          {"corrections", model.corrections},
+          {"notes", std::move(notes)}};
 }
 
 int ImportKinetoVerb(Program& program, const KinetoImport& asked) {
@@ -307,6 +342,7 @@ TraceForAdvice::TraceForAdvice(const ProfileFolders& profiles, const std::string
       PlaceTrace(profiles, cluster, model, StatedInputs::kReplaced, folder_.path());
   workload_ = "table:" + traced.table.string();
   summary_ = TraceSummary(model, traced);
+  record_ = TraceSummaryJson(model, traced);
 }
 
 }  // namespace sparfuse::harness

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "harness/clusters/profile_folders.hpp"
@@ -13,6 +14,10 @@ namespace sparfuse::harness {
 // The modelled dense step next to the traced one, the facts that came from the trace, and the
 // missing ones.
 std::string TraceSummary(const TracedModel& model, const TracedCluster& traced);
+// The same as JSON: {source, host_bound, workers, step_seconds, step_is, modelled_step_seconds,
+// off, forward_seconds, backward_seconds, spread, inputs, as_declared, corrections, notes}; null
+// where a step has no time, or calibrates.
+nlohmann::json TraceSummaryJson(const TracedModel& model, const TracedCluster& traced);
 
 // A folder in the system's folder of temporary files, removed with this object.
 class PassingFolder {
@@ -37,11 +42,13 @@ class TraceForAdvice {
   const ProfileFolders& profiles() const { return profiles_; }
   const std::string& workload() const { return workload_; }
   const std::string& summary() const { return summary_; }
+  const nlohmann::json& record() const { return record_; }  // TraceSummaryJson
 
  private:
   PassingFolder folder_;
   ProfileFolders profiles_;
   std::string workload_, summary_;
+  nlohmann::json record_;
 };
 
 }  // namespace sparfuse::harness

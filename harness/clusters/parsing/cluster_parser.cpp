@@ -281,8 +281,42 @@ class ClusterParser {
     cluster_.coders.push_back(by);
   }
 
+  // The times of a list at `key` by the numbers of `elements`; empty if a number is there, or
+  // nothing.
+  ProfileCurve CodingCurve(const std::string& at, const char* key, const char* each) const {
+    const json* times = file_->Find(fmt::format("{}/{}", at, key));
+    if (times == nullptr || !times->is_array()) return {};
+    const std::vector<double> us = file_.Numbers(at, key, {1e-9, kCodingTimes.most});
+    if (!file_.Has(at + "/elements")) {
+      file_->Fail(at + "/" + key,
+                  "elements is missing: expected the sizes of these times, or one number");
+    }
+    const std::vector<double> elements = file_.Numbers(at, "elements", {1, 1e12});
+    if (elements.size() != us.size() || us.size() < 2) {
+      file_->Fail(at,
+                  fmt::format("elements has {} numbers and {} {}: expected as many in both, two "
+                              "at least",
+                              elements.size(), key, us.size()));
+    }
+    if (file_.Has(fmt::format("{}/{}", at, each))) {
+      file_->Fail(fmt::format("{}/{}", at, each),
+                  fmt::format("expected none, since {} has the times of several sizes", key));
+    }
+    ProfileCurve curve;
+    for (std::size_t i = 0; i < us.size(); ++i) {
+      if (i > 0 && elements[i] <= elements[i - 1]) {
+        file_->Fail(at + "/elements",
+                    fmt::format("elements: {:g} after {:g}: expected them to grow from one to the "
+                                "next",
+                                elements[i], elements[i - 1]));
+      }
+      curve.push_back({elements[i], 1e-6 * us[i]});
+    }
+    return curve;
+  }
+
   void ReadCoder(const std::string& at) {
-    std::vector<std::string> keys = {"names", "spread", "kind", "source"};
+    std::vector<std::string> keys = {"names", "elements", "spread", "kind", "source"};
     for (const CoderTime& time : kCoderTimes) keys.emplace_back(time.key);
     file_.Keys(at, "[[coder]]", keys);
     const json* names = file_->Find(at + "/names");
@@ -292,8 +326,17 @@ class ClusterParser {
     for (std::string& name : Names(Quantizers())) known.push_back(std::move(name));
     Coder coder;
     for (const auto& [key, unit, seconds, stated] : kCoderTimes) {
-      coder.*seconds = unit * file_->Number(at, key, 0, kCodingTimes);
-      if (file_.Has(fmt::format("{}/{}", at, key))) coder.*stated = true;
+      const json* value = file_->Find(fmt::format("{}/{}", at, key));
+      if (value == nullptr) continue;
+      coder.*stated = true;
+      if (!value->is_array()) coder.*seconds = unit * file_->Number(at, key, 0, kCodingTimes);
+    }
+    coder.encode_curve = CodingCurve(at, "encode_us", "encode_ns_an_element");
+    coder.host_encode_curve = CodingCurve(at, "host_encode_us", "host_encode_ns_an_element");
+    if (coder.encode_curve.empty() && coder.host_encode_curve.empty() &&
+        file_.Has(at + "/elements")) {
+      file_->Fail(at + "/elements",
+                  "expected it with a list of times, encode_us or host_encode_us");
     }
     if (!coder.encodes && !coder.encodes_on_host && !coder.decodes)
       file_->Fail(at, "expected one of encode_*, host_encode_* and decode_* at least");
@@ -312,12 +355,21 @@ class ClusterParser {
     }
   }
 
-  // The choice at `key` in this file, else in its stack, else the first of the names.
+  // The choice at `key` in this file, else in its stack, else the first of the names. Keeps a
+  // choice that differs from the stack's.
   template <class Choice>
-  Choice OfStack(const char* key, std::span<const char* const> names) const {
+  Choice OfStack(const char* key, std::span<const char* const> names) {
     const bool own = file_.Has(std::string("/") + key) || !stack_;
     const ClusterFile of = own ? file_ : ClusterFile(stack_->toml);
-    return static_cast<Choice>(of.OneOf("", key, names, names[0]));
+    const std::size_t chosen = of.OneOf("", key, names, names[0]);
+    if (own && stack_) {
+      const std::size_t theirs = ClusterFile(stack_->toml).OneOf("", key, names, names[0]);
+      if (theirs != chosen) {
+        cluster_.against_stack.push_back(fmt::format("{} = \"{}\", and stack {} has \"{}\"", key,
+                                                     names[chosen], cluster_.stack, names[theirs]));
+      }
+    }
+    return static_cast<Choice>(chosen);
   }
 
   // [nccl] describes the machine, so it may be present for stacks that do not use it.

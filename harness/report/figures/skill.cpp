@@ -116,7 +116,7 @@ std::string OrderText(const Predictions& predictions, std::string_view predictor
       if (one.setting != other.setting || !a || !b || !HaveOrder(one.theirs, other.theirs))
         continue;
       ++pairs;
-      right += (one.theirs > other.theirs) == (*a > *b);
+      right += *a != *b && (one.theirs > other.theirs) == (*a > *b);  // equal values have no order
     }
   }
   return pairs == 0 ? kNone : fmt::format("{} of {}", right, pairs);
@@ -234,26 +234,69 @@ std::vector<TestbedPredictions> PredictionsIn(const Experiment& experiment,
   return found;
 }
 
-GroupedTable TestbedTable(const std::vector<TestbedPredictions>& found) {
-  GroupedTable table{SkillColumns("rows"), {}, {}};
-  for (const char* key : kStrata) table.columns.push_back(std::string("by ") + key);
-  for (const TestbedPredictions& each : found) {
-    auto& rows =
-        table.groups.emplace_back(fmt::format("{}, {}", each.testbed, each.figure), 0).second;
-    const Predictions predicted = Those(each.predictions, false);
-    for (const auto& [kind, some] :
-         {std::pair("predicted", predicted),
-          std::pair("predicted, without the first", BeyondFirst(predicted)),
-          std::pair("calibrated with", Those(each.predictions, true))}) {
-      const std::size_t begin = rows.size();
-      for (auto& row : SkillRows(some)) {
-        row[0] = fmt::format("{}: {}", kind, row[0]);
-        for (const char* key : kStrata)
-          row.push_back(rows.size() == begin ? ByStratum(some, key) : "");
-        rows.push_back(std::move(row));
-      }
+namespace {
+
+std::vector<std::vector<std::string>> RowsOfTestbed(const Predictions& predictions) {
+  std::vector<std::vector<std::string>> rows;
+  const Predictions predicted = Those(predictions, false);
+  for (const auto& [kind, some] : {std::pair("predicted", predicted),
+                                   std::pair("predicted, without the first", BeyondFirst(predicted)),
+                                   std::pair("calibrated with", Those(predictions, true))}) {
+    const std::size_t begin = rows.size();
+    for (auto& row : SkillRows(some)) {
+      row[0] = fmt::format("{}: {}", kind, row[0]);
+      for (const char* key : kStrata)
+        row.push_back(rows.size() == begin ? ByStratum(some, key) : "");
+      rows.push_back(std::move(row));
     }
   }
+  return rows;
+}
+
+// A stratum's value in the words of the command line.
+std::string StratumValue(const Prediction& prediction, const std::string& key) {
+  const json value = json::parse(prediction.strata.at(key));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Experiments may show a number again, such as that of a dense baseline.
+bool IsSame(const Prediction& one, const Prediction& other) {
+  return one.setting == other.setting && one.strata == other.strata && one.theirs == other.theirs &&
+         one.by == other.by;
+}
+
+}  // namespace
+
+std::span<const char* const> SkillStrata() { return kStrata; }
+
+GroupedTable TestbedTable(std::vector<TestbedPredictions> found, const SkillRequest& asked) {
+  GroupedTable table{SkillColumns("rows"), {}, {}};
+  for (const char* key : kStrata) table.columns.push_back(std::string("by ") + key);
+  Predictions all;
+  for (TestbedPredictions& each : found) {
+    std::erase_if(each.predictions, [&](const Prediction& one) {
+      return std::ranges::any_of(asked.without, [&](const auto& left_out) {
+        return StratumValue(one, left_out.first) == left_out.second;
+      });
+    });
+    for (const Prediction& one : each.predictions) {
+      if (std::ranges::none_of(all, [&](const auto& other) { return IsSame(one, other); }))
+        all.push_back(one);
+    }
+  }
+  const auto add = [&](const std::string& heading, const Predictions& predictions) {
+    auto rows = RowsOfTestbed(predictions);
+    if (!rows.empty()) table.groups.emplace_back(heading, std::move(rows));
+    if (asked.by.empty()) return;
+    std::map<std::string, Predictions> strata;
+    for (const Prediction& each : predictions) strata[StratumValue(each, asked.by)].push_back(each);
+    for (const auto& [value, some] : strata)
+      table.groups.emplace_back(fmt::format("{}, {} = {}", heading, asked.by, value),
+                                RowsOfTestbed(some));
+  };
+  for (const TestbedPredictions& each : found)
+    add(fmt::format("{}, {}", each.testbed, each.figure), each.predictions);
+  if (found.size() > 1) add("all of these, each number once", all);
   return table;
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,8 +59,15 @@ struct TestbedPredictions {
 std::vector<TestbedPredictions> PredictionsIn(const Experiment& experiment,
                                               const std::vector<PartResult>& results,
                                               const Catalog& catalog);
-// One table of all. Calibration inputs have rows of their own; so have numbers that the figure's
-// first number predicts, too.
-GroupedTable TestbedTable(const std::vector<TestbedPredictions>& found);
+// What a table of skill is asked for, as typed.
+struct SkillRequest {
+  std::string by;                                            // also each value of this key; or ""
+  std::vector<std::pair<std::string, std::string>> without;  // keys and values that are left out
+};
+// The keys of a prediction's strata.
+std::span<const char* const> SkillStrata();
+// One table of all, and of several testbeds all numbers together. Calibration inputs have rows of
+// their own; so have numbers that the figure's first number predicts, too.
+GroupedTable TestbedTable(std::vector<TestbedPredictions> found, const SkillRequest& asked = {});
 
 }  // namespace sparfuse::harness

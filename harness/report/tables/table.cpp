@@ -305,13 +305,19 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   const auto keys = KeyColumnsOf(configs);
   table.AddColumn("method", 'l');
   for (const auto& key : keys) table.AddColumn(key.title, 'l');
-  for (const char* heading : {"live step", "predicted", "error"}) table.AddColumn(heading, 'r');
+  for (const char* heading :
+       {"live step", "predicted", "error", "the longer of computation and wire", "added up"}) {
+    table.AddColumn(heading, 'r');
+  }
   for (const char* heading : {"within interval", "oversubscribed"}) table.AddColumn(heading, 'l');
   table.AddColumn("n", 'r');
   std::vector<double> steps;
   for (const auto& cell : summary.cells) steps.push_back(cell.live.value);
   const double like = steps.empty() ? 0 : Median(steps);
   const auto yes = [](bool is) { return is ? "yes" : "no"; };
+  const auto off = [](const PredictedCell& cell, std::optional<double> seconds) {
+    return seconds ? ChangeText(*seconds / cell.live.value - 1) : std::string(kNone);
+  };
   std::map<bool, std::size_t> counts;
   for (const bool oversubscribed : {false, true}) {
     for (const auto& cell : summary.cells) {
@@ -320,10 +326,11 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
       const json& config = cell.cell->json;
       std::vector<std::string> row = {config.at("method")};
       for (const auto& key : keys) row.push_back(KeyText(config, key));
-      row.insert(row.end(), {IntervalText(cell.live, "s", like),
-                             Quantity(cell.predicted, "s", like), ChangeText(cell.error()),
-                             cell.live.has_bounds() ? yes(cell.within_interval()) : kNone,
-                             yes(oversubscribed), table.BlocksText(cell.live.n)});
+      row.insert(row.end(),
+                 {IntervalText(cell.live, "s", like), Quantity(cell.predicted, "s", like),
+                  ChangeText(cell.error()), off(cell, cell.longest), off(cell, cell.sum),
+                  cell.live.has_bounds() ? yes(cell.within_interval()) : kNone, yes(oversubscribed),
+                  table.BlocksText(cell.live.n)});
       table.rows.push_back(std::move(row));
     }
   }
@@ -338,6 +345,15 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
       percent(summary.median_error, false), 100 * kMayBeOff,
       percent(summary.oversubscribed_median_error, true), summary.agreeing_pairs,
       summary.ordered_pairs);
+  if (summary.median_error && summary.longest_median_error && summary.sum_median_error) {
+    const double nearer = std::min(*summary.longest_median_error, *summary.sum_median_error);
+    table.notes.push_back(fmt::format(
+        "Two formulas take the same computation and bytes on links: the longer of both has a "
+        "median |error| of {:.1f} %, their sum of {:.1f} %, if ranks times threads fit the cores. "
+        "Beside the nearer one, the model has {}.",
+        100 * *summary.longest_median_error, 100 * *summary.sum_median_error,
+        *summary.median_error < nearer ? "skill" : "no skill"));
+  }
   return table;
 }
 

@@ -636,6 +636,114 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
               "host = \"inline\": expected one of beside, in-line");
 }
 
+// A stack's numbers were chosen together with its choices, so a file that states another is told.
+TEST(ClusterStacks, RememberChoicesThatAFileStatesAgainstThem) {
+  const std::string stack = "stack = \"horovod-sparse\"\n";
+  EXPECT_TRUE(Parse(stack + kAlone).against_stack.empty());
+  EXPECT_TRUE(Parse(stack + "host = \"in-line\"\n" + kAlone).against_stack.empty());
+  EXPECT_EQ(
+      Parse(stack + "host = \"beside\"\n" + kAlone).against_stack,
+      std::vector<std::string>{"host = \"beside\", and stack horovod-sparse has \"in-line\""});
+  EXPECT_TRUE(Parse("host = \"in-line\"\n" + std::string(kAlone)).against_stack.empty());
+}
+
+// A shaper's rate and what a card delivers without it are two bounds. Without the input, the share
+// that is left of the card is left of the shaper's rate, too.
+TEST(DeclaredCluster, AShaperHasAGoodputOfItsOwn) {
+  const auto gbps = [](const std::string& more, std::optional<LinkShape> link) {
+    const DeclaredCluster cluster = Parse(
+        kAlone +
+        ("inter_node_efficiency = { value = 0.25, kind = \"declared\", source = \"t\" }\n" + more));
+    CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
+    config.link = link;
+    const json links = ToJson(ProfileOn(cluster, config)).at("links");
+    return 8e-9 / 8 / links.at("inter_node").at("seconds_per_byte").get<double>();  // a card's
+  };
+  const std::string shaper =
+      "shaper_efficiency = { value = 0.9, kind = \"measured\", source = \"iperf3\" }\n";
+  const LinkShape slow{40, 5}, near{200, 5}, faster{800, 5};
+  EXPECT_NEAR(gbps("", {}), 100, 1e-6);
+  EXPECT_NEAR(gbps("", slow), 10, 1e-6);
+  EXPECT_NEAR(gbps(shaper, {}), 100, 1e-6);      // no shaper
+  EXPECT_NEAR(gbps(shaper, slow), 36, 1e-6);     // 0.9 of its rate
+  EXPECT_NEAR(gbps(shaper, near), 100, 1e-6);    // what the card delivers
+  EXPECT_NEAR(gbps(shaper, faster), 200, 1e-6);  // a faster card, and no shaper
+}
+
+// Two ranks or more run hooks; one rank alone runs none.
+TEST(DeclaredCluster, HooksOfTheHostLengthenBackwardOfSeveralRanks) {
+  const DeclaredCluster plain = Parse(kAlone);
+  const DeclaredCluster hooked =
+      Parse(std::string(kAlone) +
+            "hook_host_us_a_tensor = { value = 50, kind = \"measured\", source = \"t\" }\n");
+  CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
+  const auto backward = [&](const DeclaredCluster& cluster) {
+    return ProfileOn(cluster, config).backward->backward_seconds();
+  };
+  const auto tensors = static_cast<double>(workloads::LayersOf("resnet50-imagenet").tensors.size());
+  EXPECT_NEAR(backward(hooked) - backward(plain), 50e-6 * tensors, 1e-12);
+  config.inputs = {{"host_overhead", 2}};
+  EXPECT_NEAR(backward(hooked) - backward(plain), 100e-6 * tensors, 1e-12);
+  config.inputs.clear();
+  config.workers = 1;
+  EXPECT_EQ(backward(hooked), backward(plain));
+}
+
+// Times at several sizes: straight between them, and drawn and scaled as one number is.
+TEST(DeclaredCluster, ACoderMayBeACurve) {
+  const auto with = [](const std::string& lines) {
+    return Parse(LocalWith("[selection_costs]",
+                           "[[coder]]\nnames = [\"topk\", \"sign\"]\n" + lines +
+                               "kind = \"measured\"\nsource = \"s\"\n[selection_costs]"));
+  };
+  const DeclaredCluster cluster = with(
+      "elements = [1e5, 1e6, 1e7]\nencode_us = [50, 100, 900]\nhost_encode_us = [200, 3000, "
+      "40000]\ndecode_us = 7\n");
+  const auto cost = [&](std::map<std::string, double> inputs) {
+    return KernelCosts(ProfileOn(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs))));
+  };
+  const CostModel plain = cost({});
+  EXPECT_NEAR(plain.SelectionSeconds("topk", 100, 0.01), 50e-6, 1e-12);
+  EXPECT_NEAR(plain.SelectionSeconds("topk", 5'500'000, 0.01), 500e-6, 1e-12);
+  EXPECT_NEAR(plain.EncodeSeconds("sign", 1'000'000), 100e-6, 1e-12);
+  EXPECT_NEAR(cost({{"sparsify", 3}}).EncodeSeconds("sign", 1'000'000), 300e-6, 1e-12);
+  const double start = 1e-6 * cluster.Value("kernel_us");
+  const double to_host = 4e6 / (1e9 * cluster.Value("host_link_gbytes_per_s"));
+  EXPECT_NEAR(plain.HostSelectionSeconds("topk", 1'000'000, 0.01), start + to_host + 3e-3, 1e-9);
+  const auto refused = [&](const std::string& lines) { return ErrorOf([&] { with(lines); }); };
+  EXPECT_SAYS(refused("encode_us = [50, 100]\n"), "elements is missing");
+  EXPECT_SAYS(refused("elements = [1e5, 1e6, 1e7]\nencode_us = [50, 100]\n"),
+              "elements has 3 numbers and encode_us 2: expected as many in both");
+  EXPECT_SAYS(refused("elements = [1e6, 1e5]\nencode_us = [50, 100]\n"), "expected them to grow");
+  EXPECT_SAYS(refused("elements = [1e5, 1e6]\nencode_us = 5\n"),
+              "expected it with a list of times");
+  EXPECT_SAYS(refused("elements = [1e5, 1e6]\nencode_us = [5, 6]\nencode_ns_an_element = 1\n"),
+              "expected none, since encode_us has the times of several sizes");
+}
+
+// A measured step tells by which factor coders take longer within it than alone.
+TEST(DeclaredCluster, CalibrationSolvesForCodersWithinAStep) {
+  const std::string coder =
+      "[[coder]]\nnames = [\"topk\"]\nencode_us = 100\nencode_ns_an_element = 1\nkind = "
+      "\"measured\"\nsource = \"t\"\n";
+  const std::string step =
+      "[[reference]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\nworkers = 16\n"
+      "method = \"wfbp\"\nsparsifier = \"topk\"\ndensity = 0.01\nsource = \"t\"\nsparsify_ms = ";
+  const std::string in_step =
+      "coding_in_step = { value = 1, kind = \"declared\", source = \"t\" }\n";
+  const auto solve = [&](const std::string& ms) {
+    return Parse("calibrate = [\"coding_in_step\"]\n" + std::string(kAlone) + in_step + kCompute +
+                 coder + step + ms + "\n");
+  };
+  const double alone = Parse(std::string(kAlone) + in_step + kCompute + coder + step + "1\n")
+                           .references.front()
+                           .modelled;
+  EXPECT_GT(alone, 0.02);
+  const DeclaredCluster slower = solve(fmt::format("{}", 2.5e3 * alone));
+  EXPECT_NEAR(slower.Value("coding_in_step"), 2.5, 0.05);
+  EXPECT_NEAR(slower.references.front().modelled, 2.5 * alone, 1e-4);
+}
+
 // Compressor libraries gather payloads behind backward and reduce dense buffers beside it. In the
 // other stacks, `overlap` gives the values that are not stated.
 TEST(ClusterStacks, SayWhatOfPayloadsGoesOnBesideBackward) {

@@ -69,6 +69,40 @@ TEST(Skill, StrataHaveTheRangeOfTheirMedians) {
   EXPECT_EQ(row[9], "–");  // all have one number of workers
 }
 
+// A predictor that says the same of all puts none in order, whichever comes first.
+TEST(Skill, EqualValuesHaveNoOrder) {
+  const auto rows = SkillRows(
+      {Of(1.0, {{kModel, 1.1}, {kNoGain, 1.0}}), Of(2.0, {{kModel, 2.2}, {kNoGain, 1.0}})});
+  EXPECT_EQ(rows[0][5], "1 of 1");
+  EXPECT_EQ(rows[1][5], "0 of 1");
+}
+
+TEST(Skill, HasRowsOfEachValueOfAKeyAndOfAllTestbedsTogether) {
+  const auto of = [](double theirs, double ours, const std::string& method) {
+    Prediction one = Of(theirs, {{kModel, ours}});
+    one.strata = {{"cluster", "\"x\""}, {"workload", "\"x\""}, {"workers", "8"}};
+    one.strata["method"] = "\"" + method + "\"";
+    return one;
+  };
+  const std::vector<TestbedPredictions> found = {{"e", "f", {of(1, 1.1, "ps"), of(2, 2.6, "a")}},
+                                                 {"g", "f", {of(1, 1.1, "ps"), of(4, 4.8, "b")}}};
+  const auto headings = [&](const SkillRequest& asked) {
+    Row names;
+    for (const auto& [heading, rows] : TestbedTable(found, asked).groups)
+      names.push_back(heading + ": " + rows[0][1] + ", " + rows[0][2]);
+    return names;
+  };
+  EXPECT_EQ(headings({}), Row({"e, f: 2, 20.0 %", "g, f: 2, 15.0 %",
+                               "all of these, each number once: 3, 20.0 %"}));
+  EXPECT_EQ(headings({"", {{"method", "ps"}}}), Row({"e, f: 1, 30.0 %", "g, f: 1, 20.0 %",
+                                                     "all of these, each number once: 2, 25.0 %"}));
+  const Row by = headings({"method", {{"method", "ps"}}});
+  ASSERT_EQ(by.size(), 7u);
+  EXPECT_EQ(by[1], "e, f, method = a: 1, 30.0 %");
+  EXPECT_EQ(by[6], "all of these, each number once, method = b: 1, 20.0 %");
+  EXPECT_TRUE(TestbedTable(found, {"", {{"workers", "8"}}}).groups.empty());
+}
+
 TEST(Skill, ABarInACellDoesNotEndIt) {
   const std::string text = Render(TestbedTable({{"e", "figure", {Of(1, {{kModel, 1.1}})}}}));
   EXPECT_TRUE(text.starts_with("**e, figure**\n\n| rows ")) << text;

@@ -299,6 +299,8 @@ TEST(Prediction, ErrorsApartForOversubscribedCellsAndOrderWhereIntervalsSeparate
   for (std::size_t cell = 0; cell < 2; ++cell) {
     TrialRow row = Row(twins, catalog, cell, 0, cell == 0 ? 80 : 160);
     row.system = {{"cluster", "this-machine"}, {"profile_hash", "x"}};
+    row.metrics.Set("local_seconds", cell == 0 ? 0.008 : 0.003);
+    row.metrics.Set("wire_seconds", cell == 0 ? 0.006 : 0.004);
     rows.push_back(row);
   }
   const auto compare = [&] {
@@ -307,6 +309,8 @@ TEST(Prediction, ErrorsApartForOversubscribedCellsAndOrderWhereIntervalsSeparate
   auto summary = compare();
   ASSERT_EQ(summary.cells.size(), 2u);
   EXPECT_NEAR(*summary.median_error, 0.25, 0.002);
+  EXPECT_NEAR(*summary.longest_median_error, 0.2, 0.002);
+  EXPECT_NEAR(*summary.sum_median_error, 0.4, 0.002);
   EXPECT_FALSE(summary.oversubscribed_median_error);
   EXPECT_EQ(summary.ordered_pairs, 1u);
   EXPECT_EQ(summary.agreeing_pairs, 1u);

@@ -91,8 +91,12 @@ TEST(NcclInfo, OfOlderFormsAndLabelledLinesIsRead) {
   const NcclInfo info = ReadNcclInfo(
       "[0] h:1:2 [0] NCCL INFO NCCL version 2.10.3+cuda11.3\n"
       "[1] h:3:4 [7] NCCL INFO comm 0x7f rank 15 nranks 16 cudaDev 7 busId e7000 - Init COMPLETE\n"
-      "[1] h:3:4 [7] NCCL INFO Channel 00 : 1[0] -> 2[0] via NET/Socket/0\n",
+      "[1] h:3:4 [7] NCCL INFO Channel 00 : 1[0] -> 2[0] via NET/Socket/0\n"
+      "[1] h:3:4 [7] NCCL INFO AllReduce: 1024 Bytes -> Algo 1 proto 2 time 33.5\n",
       "old.log");
+  ASSERT_EQ(info.chosen.size(), 1U);
+  EXPECT_EQ(info.chosen[0].algorithm, "RING");
+  EXPECT_EQ(info.chosen[0].protocol, "SIMPLE");
   EXPECT_EQ(info.version, "2.10.3");
   EXPECT_EQ(info.ranks, 16);
   EXPECT_EQ(info.nodes, 0);

@@ -98,6 +98,13 @@ TEST(Traces, OfOneRankTwiceAreRefused) {
   EXPECT_SAYS(ErrorOf([&] { TransfersOf({facts, other}); }), "exchange 1 has 216 and 7 elements");
   other = facts;
   other.rank = 1;
+  other.exchanges[0].group = "3";
+  EXPECT_SAYS(ErrorOf([&] {
+                TransfersOf({facts, other});
+              }),
+              "exchange 0 has \"0\" and \"3\" as process groups");
+  other = facts;
+  other.rank = 1;
   other.steps_used = {"ProfilerStep#9", "ProfilerStep#10"};
   EXPECT_SAYS(ErrorOf([&] { TransfersOf({facts, other}); }), "expected the same");
 }
@@ -257,6 +264,20 @@ TEST_F(EditedTrace, TellsWhatIsWrongAndWhere) {
   EXPECT_SAYS(Error(twice), "the key \"traceEvents\" is twice");
   EXPECT_SAYS(Error("[]"), "its top is a list, as Chrome's own tracing writes");
   EXPECT_SAYS(Error("{\"schemaVersion\": 1}"), "no key \"traceEvents\"");
+}
+
+// With the kernels of a device that is not read, backward would be what the host launches.
+TEST_F(EditedTrace, OfADeviceThatIsNotReadIsRefused) {
+  for (const auto& [runtime, kernel, device] :
+       {std::tuple("mtia_runtime", "mtia_ccp_events", "an MTIA device"),
+        std::tuple("xpu_runtime", "kernel", "an Intel XPU")}) {
+    json trace = Hand();
+    for (json& event : trace["traceEvents"]) {
+      if (event["cat"] == "cuda_runtime") event["cat"] = runtime;
+      if (event["cat"] == "kernel") event["cat"] = kernel;
+    }
+    EXPECT_SAYS(Error(trace.dump()), std::string("events are of ") + device);
+  }
 }
 
 TEST_F(EditedTrace, ShardedOrInSeveralGroupsIsRefused) {

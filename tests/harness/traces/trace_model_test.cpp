@@ -17,6 +17,7 @@
 #include "harness/files/toml_file.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/traces/kineto_trace.hpp"
+#include "harness/traces/nccl_logs.hpp"
 #include "tests/harness/traces/cases.hpp"
 #include "tests/support/errors.hpp"
 
@@ -375,6 +376,7 @@ TEST_F(TraceOnCluster, OfATrialHasReadyTimesInSpiteOfRounding) {
     ready.push_back(until += 1e6 * seconds);
     add(SpanKind::kPack, name, 4.0006e-6 + 1e-9 / (i + 2));
   }
+  add(SpanKind::kOuter, "window", 1e-5);  // of local steps
   add(SpanKind::kUpdate, "", 1e-4);
 
   const auto spans = SpansOfTrace(ChromeTrace({written.spans}), "trace.json");
@@ -385,6 +387,126 @@ TEST_F(TraceOnCluster, OfATrialHasReadyTimesInSpiteOfRounding) {
   for (std::size_t i = 0; i < ready.size(); ++i)
     EXPECT_NEAR(facts.tensors[i].ready_us, ready[i], 0.2) << i;
   EXPECT_NEAR(facts.update_us.median, 100, 0.01);
+}
+
+// Times may be of one rank alone; the step that is compared is the traced training's all the same.
+TEST_F(TraceOnCluster, WithOneRankAloneIsComparedWithTheStepOfAll) {
+  TraceImport asked = Import(Case("resnet-torch2.11-gloo-rank0.json.gz"));
+  asked.alone = Case("resnet-torch2.11-noshapes.json.gz");
+  asked.workload = "table:" + Case("resnet.json");
+  asked.accept_spread = true;
+  const TracedModel model = ModelOfTrace(Cluster(), asked);
+  EXPECT_NEAR(model.step_ms, 249.208, 1e-3);
+  EXPECT_FALSE(model.step_measured);
+  EXPECT_NEAR(model.backward_ms, 139.510, 1e-3);  // alone
+  asked.step_ms = 200;
+  const TracedModel measured = ModelOfTrace(Cluster(), asked);
+  EXPECT_EQ(measured.step_ms, 200);
+  EXPECT_TRUE(measured.step_measured);
+  EXPECT_NEAR(measured.backward_ms, 139.510 * 200 / 249.208, 1e-3);
+}
+
+const DeclaredInput* InputOf(const TracedModel& model, const std::string& name) {
+  for (const DeclaredInput& input : model.inputs)
+    if (input.name == name) return &input;
+  return nullptr;
+}
+
+// Hooks on the host lengthen a step that waits for the host, and hide behind a device otherwise.
+TEST_F(TraceOnCluster, TakesHooksOfAStepThatWaitsForItsHost) {
+  TraceImport asked = Import(Case("resnet-torch2.11-gloo-rank0.json.gz"));
+  asked.step_ms = 249.208;
+  const TracedModel cpu = ModelOfTrace(Cluster(), asked);
+  const DeclaredInput* hook = InputOf(cpu, "hook_host_us_a_tensor");
+  ASSERT_NE(hook, nullptr);
+  EXPECT_NEAR(hook->value, cpu.facts().host.hook_us_a_tensor->median, 0.01);
+  EXPECT_LT(hook->high, cpu.facts().host.hook_us_a_tensor->high);  // the 90th percentile
+  const TracedModel card = ModelOfTrace(Cluster(), Import(Case("hand-gpu-ddp.json")));
+  EXPECT_EQ(InputOf(card, "hook_host_us_a_tensor"), nullptr);
+  EXPECT_SAYS(fmt::format("{}", fmt::join(card.notes, "; ")),
+              "15.0 us a tensor, beside the device");
+}
+
+// A kernel's name beside the choice of the model's NCCL: two ranks of a node take a ring.
+TEST_F(TraceOnCluster, NotesAnAlgorithmThatTheModelDoesNotChoose) {
+  Write("nccl.toml",
+        "all_reduce = \"nccl-2.20\"\n" + std::string(kCluster) +
+            "[nccl]\nwithin = \"nvlink\"\ncards = \"ampere\"\nprocessor = \"amd\"\nchannels = 8\n");
+  const DeclaredCluster& cluster = LoadDeclaredCluster(profiles_, "nccl");
+  const std::string ours = ModelledAllReduce(cluster, {2, 2}, 320);
+  const auto notes = [&](const std::string& file) {
+    return fmt::format("{}", fmt::join(ModelOfTrace(cluster, Import(file)).notes, "; "));
+  };
+  const std::string hand = ReadFile(Case("hand-gpu-ddp.json"));
+  const bool ring = ours.starts_with("ring/");
+  Write("other.json",
+        testing::Replaced(hand, "AllReduce_Sum_f32_RING",
+                          ring ? "AllReduce_Sum_f32_TREE" : "AllReduce_Sum_f32_RING"));
+  EXPECT_SAYS(notes((folder_ / "other.json").string()), "chooses " + ours);
+  EXPECT_EQ(notes(Case("hand-gpu-ddp.json")).find("chooses") == std::string::npos, ring);
+}
+
+// Three exchanges of 10,000, 20,000 and 80,000 elements, whose calls take 100 us and 2 ns an
+// element more, and whose tensors are copied back in 1 us and 3 ns an element.
+TEST_F(TraceOnCluster, TakesTheHostsTimeOfAnElementFromGloosCallsAndCopies) {
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  const auto add = [&](const char* cat, const std::string& name, int tid, double ts, double dur,
+                       nlohmann::ordered_json args = nlohmann::ordered_json::object()) {
+    events.push_back({{"ph", "X"},
+                      {"cat", cat},
+                      {"name", name},
+                      {"pid", 1},
+                      {"tid", tid},
+                      {"ts", ts},
+                      {"dur", dur},
+                      {"args", std::move(args)}});
+  };
+  const auto of_size = [](double size) {
+    using Json = nlohmann::ordered_json;
+    return Json{{"Input Dims", Json::array({Json::array({static_cast<int>(size)})})},
+                {"Input type", Json::array({"float"})}};
+  };
+  const std::vector<double> sizes = {10'000, 20'000, 80'000};
+  const auto write = [&](const std::vector<double>& of) {
+    events.clear();
+    for (int step = 1; step <= 4; ++step) {
+      double now = 1e5 * step;
+      add("user_annotation", "ProfilerStep#" + std::to_string(step), 1, now, 9e4);
+      add("cpu_op", "aten::linear", 1, now + 10, 1000, {{"Sequence number", step}});
+      now += 2000;
+      for (const double size : of) {
+        const double call = 100 + 2e-3 * size;
+        add("cpu_op", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 1,
+            now, 30 + call);
+        add("cpu_op", "torch::autograd::AccumulateGrad", 1, now + 1, 10, of_size(size));
+        add("cpu_op", "c10d::allreduce_", 1, now + 20, call);
+        add("user_annotation", "gloo:all_reduce", 2, now + 60, 300, of_size(size));
+        now += 1000;
+      }
+      for (const double size : of) {
+        add("cpu_op", "torch.distributed.ddp.reducer::copy_bucket_to_grad", 1, now,
+            1 + 3e-3 * size);
+        now += 1000;
+      }
+    }
+    Write("gloo.json",
+          nlohmann::ordered_json{
+              {"distributedInfo", {{"backend", "gloo"}, {"rank", 0}, {"world_size", 2}}},
+              {"traceEvents", events}}
+              .dump());
+  };
+  write(sizes);
+  TraceImport asked = Import((folder_ / "gloo.json").string());
+  asked.step_ms = 100;
+  const TracedModel model = ModelOfTrace(Cluster(), asked);
+  const DeclaredInput* staging = InputOf(model, "exchange_host_ns_an_element");
+  ASSERT_NE(staging, nullptr);
+  EXPECT_NEAR(staging->value, 5, 1e-3);
+  // Copies are in that input, so they are no rest of the step.
+  write({10'000, 20'000, 30'000});
+  const TracedModel alike = ModelOfTrace(Cluster(), asked);
+  EXPECT_EQ(InputOf(alike, "exchange_host_ns_an_element"), nullptr);  // 3:1 apart
+  EXPECT_NEAR(alike.forward_ms - model.forward_ms, 0.334, 1e-3);  // 1 us a copy, 0.33 by elements
 }
 
 TEST_F(TraceOnCluster, OfOneRankIsComparedWithoutExchanges) {
