@@ -138,7 +138,8 @@ def _of_tree(tree, form, read, labels=None):
     elif others:
         tree.splits = {"train": others}
     if "train" not in tree.splits:
-        raise DataError(f"{place}: no images in it; expected train/CLASS/IMAGE, or CLASS/IMAGE")
+        raise DataError(f"{place}: no images in it; expected train/CLASS/IMAGE, or CLASS/IMAGE; of a text train.txt "
+                        "beside valid.txt or test.txt; of questions train-v1.1.json and dev-v1.1.json")
     classes = sorted(_text(name, place) for name in tree.splits["train"])
     if len(classes) < 2:
         raise DataError(f"{place}: one class, {classes[0]}; expected train/CLASS/IMAGE, or CLASS/IMAGE, "
@@ -238,12 +239,22 @@ def _of_members(place, form, members, read, labels):
     return _of_tree(tree, form, read, labels)
 
 
+def _name_in_zip(info):
+    """zip writes UTF-8 without the flag that says so, where the locale knows ASCII alone."""
+    if info.flag_bits & 0x800:
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return info.filename
+
+
 def from_zip(place, labels):
     try:
         archive = zipfile.ZipFile(place)
     except zipfile.BadZipFile as error:
         raise DataError(f"{place}: is no whole zip ({error}); was it downloaded to its end?") from error
-    members = [(tuple(info.filename.split("/")), info.file_size, info.filename)
+    members = [(tuple(_name_in_zip(info).split("/")), info.file_size, info.filename)
                for info in archive.infolist() if not info.is_dir()]
 
     def read(name):

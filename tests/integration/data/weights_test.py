@@ -178,6 +178,15 @@ class Weights(unittest.TestCase):
         self.assertIn("filled   wte.weight  from transformer.wte.weight", done.stdout)
         self.assertIn(f"{len(tensors)} tensors fill {WORKLOAD}", done.stdout)
 
+    def test_prefixes_of_modules_around_the_model_are_taken_off(self):
+        tensors = made_tensors("transformer.")
+        for prefix in ("module.", "_orig_mod.", "model.", "model._orig_mod.module."):
+            path = self.file("around.safetensors", safetensors({prefix + n: t for n, t in tensors.items()}))
+            done = self.run_program("check", WORKLOAD, path, check=0)
+            self.assertIn(f"filled   wte.weight  from {prefix}transformer.wte.weight", done.stdout)
+        both = tensors | {"module.transformer.ln_f.bias": tensors["transformer.ln_f.bias"]}
+        self.refused(safetensors(both), "transformer.ln_f.bias: ln_f.bias is filled already")
+
     def test_tensors_that_are_not_contiguous_are_read_in_order(self):
         data = struct.pack("<6f", *range(6))
         for legacy in (False, True):
