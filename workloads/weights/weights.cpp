@@ -53,8 +53,7 @@ Names NamesOf(const ResnetSize&) {
   return {.buffers = std::regex("num_batches_tracked$"), .heads = std::regex("^fc\\.")};
 }
 Names NamesOf(const VggSize&) {
-  return {.buffers = std::regex("num_batches_tracked$"),
-          .heads = std::regex("^classifier\\.6\\.")};
+  return {.buffers = std::regex("num_batches_tracked$"), .heads = std::regex("^classifier\\.6\\.")};
 }
 Names NamesOf(const LstmSize& size) {
   Names names;
@@ -65,9 +64,7 @@ Names NamesOf(const LstmSize& size) {
   return names;
 }
 // PyTorch's example stores its position waves, which we compute.
-Names NamesOf(const TransformerSize&) {
-  return {.buffers = std::regex("^pos_encoder\\.pe$")};
-}
+Names NamesOf(const TransformerSize&) { return {.buffers = std::regex("^pos_encoder\\.pe$")}; }
 template <class Size>
 Names NamesOf(const Size&) {
   return {};
