@@ -95,19 +95,35 @@ class Need:
     def there(self):
         return self.made.exists()
 
+    @property
+    def tokenizers(self):
+        """Names of files of which one is needed beside the text."""
+        return TOKENIZED.get(self.name, ()) if self.kind == "data" else ()
+
+    @property
+    def tokenizer(self):
+        return next((file for file in self.tokenizers if (self.source / file).exists()), None)
+
+    @property
+    def lacks(self):
+        """What --data does not have of it; "" if all is there."""
+        if self.there:
+            return ""
+        if self.source is None:
+            return f"missing. Expected {' or '.join(self.names)}: {self.how}"
+        if self.tokenizers and self.tokenizer is None:
+            return f"{self.source} lacks {' or '.join(self.tokenizers)}. Expected {self.how}"
+        return ""
+
     def words(self):
         if self.there:
             return f"{self.kind} {self.name}: prepared, {self.made.parent}"
-        if self.source:
-            return f"{self.kind} {self.name}: {self.source}, to be prepared"
-        return f"{self.kind} {self.name}: missing. Expected {' or '.join(self.names)}: {self.how}"
+        return f"{self.kind} {self.name}: {self.lacks or f'{self.source}, to be prepared'}"
 
     def prepare(self, program):
         words = [self.kind, "prepare", self.name, "--from", self.source]
-        for file in TOKENIZED.get(self.name, ()) if self.kind == "data" else ():
-            if (self.source / file).exists():
-                words += ["--tokenizer", self.source if file == "vocab.json" else self.source / file]
-                break
+        if self.tokenizers:
+            words += ["--tokenizer", self.source if self.tokenizer == "vocab.json" else self.source / self.tokenizer]
         if program.run(*words).returncode != 0:
             sys.exit(1)
 
@@ -258,7 +274,7 @@ def main(arguments):
              for value in dict.fromkeys(t[kind] for t in tables if kind in t)]
     for need in needs:
         print(need.words(), flush=True)
-    lacking = [need for need in needs if not need.there and need.source is None]
+    lacking = [need for need in needs if need.lacks]
     if asked.dry_run:
         blocks = experiment["repeat"]["blocks"]
         for part in experiment.get("part") or [experiment]:

@@ -51,6 +51,18 @@ class Accuracy(unittest.TestCase):
         self.assertIn(f"data cifar10: {self.home}/cifar-10-batches-py, to be prepared", said)
         self.assertIn("7 methods, 5 seeds, 35 trials", said)
 
+    def test_questions_without_a_vocabulary_are_not_all_of_the_data(self):
+        for name in ("cifar100", "wikitext-2", "squad", "bert-large"):
+            (self.home / name).mkdir()
+        (self.home / "bert-large" / "model.safetensors").touch()
+        status, said = self.said("safusion")
+        self.assertEqual(status, 1)
+        self.assertIn(f"data squad: {self.home}/squad lacks vocab.txt or tokenizer.json. Expected", said)
+        self.assertIn("1 of 4 are missing; nothing was started", said)
+        (self.home / "squad" / "vocab.txt").touch()
+        status, said = self.said("safusion", "--dry-run")
+        self.assertEqual(status, 0, said)
+
     def test_numbers_of_seeds_and_cards_are_checked(self):
         for words in (("--seeds", "0"), ("--seeds", "-2"), ("--gpus", "-1"), ("--gpus", "two")):
             status, said = self.said("cifar10", "--dry-run", *words)

@@ -1,11 +1,14 @@
 #include "workloads/weights/weights.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <regex>
 #include <set>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "workloads/models/description.hpp"
@@ -47,17 +50,13 @@ Names NamesOf(const VitSize&) {
           .heads = std::regex("^classifier\\.")};
 }
 Names NamesOf(const ResnetSize&) {
-  return {.prefixes = {"module."},
-          .buffers = std::regex("num_batches_tracked$"),
-          .heads = std::regex("^fc\\.")};
+  return {.buffers = std::regex("num_batches_tracked$"), .heads = std::regex("^fc\\.")};
 }
 Names NamesOf(const VggSize&) {
-  return {.prefixes = {"module."},
-          .buffers = std::regex("num_batches_tracked$"),
-          .heads = std::regex("^classifier\\.6\\.")};
+  return {.buffers = std::regex("num_batches_tracked$"), .heads = std::regex("^classifier\\.6\\.")};
 }
 Names NamesOf(const LstmSize& size) {
-  Names names{.prefixes = {"module."}, .buffers = kNothing, .heads = kNothing};
+  Names names;
   if (size.tied) {
     names.tied = "decoder.weight";
     names.tied_to = "encoder.weight";
@@ -65,9 +64,7 @@ Names NamesOf(const LstmSize& size) {
   return names;
 }
 // PyTorch's example stores its position waves, which we compute.
-Names NamesOf(const TransformerSize&) {
-  return {.prefixes = {"module."}, .buffers = std::regex("^pos_encoder\\.pe$")};
-}
+Names NamesOf(const TransformerSize&) { return {.buffers = std::regex("^pos_encoder\\.pe$")}; }
 template <class Size>
 Names NamesOf(const Size&) {
   return {};
@@ -80,8 +77,24 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
+// Takes off the prefixes of programs that save a model within another module: DataParallel,
+// torch.compile, and Lightning's modules that have it as `model`.
+std::string WithoutWrappers(std::string name, const std::set<std::string, std::less<>>& ours) {
+  constexpr std::array<std::string_view, 3> kWrappers = {"module.", "_orig_mod.", "model."};
+  for (bool again = true; again && !ours.contains(name);) {
+    again = false;
+    for (const std::string_view wrapper : kWrappers) {
+      if (!name.starts_with(wrapper)) continue;
+      name.erase(0, wrapper.size());
+      again = true;
+    }
+  }
+  return name;
+}
+
 std::string OurName(const Names& names, const std::set<std::string, std::less<>>& ours,
                     std::string name) {
+  name = WithoutWrappers(std::move(name), ours);
   for (const std::string& prefix : names.prefixes) {
     if (name.starts_with(prefix)) name = name.substr(prefix.size());
   }

@@ -19,6 +19,8 @@ from .errors import DataError, refuse_stand_in
 TEST_FOLDERS = ("val", "validation", "valid", "test")  # the first that is there is the test split
 HELD_OUT = 10  # of images without a test split every so-manieth, by the hash of its name, is for tests
 MOST_PIXELS = 1 << 28
+# What people call a split, in any case; `train` and TEST_FOLDERS are the names that count.
+SPLIT_WORDS = {"train", "training", *TEST_FOLDERS, "testing", "eval", "dev"}
 IMAGE_NAME = re.compile(r"\.(jpe?g|png|ppm|bmp|gif|tiff?|webp)$", re.IGNORECASE)
 FLAT = ("{0}: images lie flat in it, and nothing tells their classes; expected a folder for "
         "each class, or --val-labels FILE with a line \"NAME CLASS\" for each image or ImageNet's development kit")
@@ -101,6 +103,14 @@ def _labelled(tree, split, labels):
         tree.splits.setdefault(split, {}).setdefault(classes[name], []).append((name, size, at))
 
 
+def _refuse_splits(place, others):
+    """Refuses folders that would be read as classes, or be left out, and are splits under another name."""
+    for name, files in sorted(others.items()):
+        if name.casefold() in SPLIT_WORDS and all("/" in file for file, _, _ in files):
+            raise DataError(f"{place}/{name}: looks like a split with a folder for each class, by another name; "
+                            f"expected train, and one of {', '.join(TEST_FOLDERS)}, in small letters: rename it")
+
+
 def _of_tree(tree, form, read, labels=None):
     place = tree.place
     flat = {split for split, files in tree.flat.items()
@@ -113,7 +123,12 @@ def _of_tree(tree, form, read, labels=None):
             raise DataError(FLAT.format(f"{place}/{split}"))
         _labelled(tree, split, labels)
     notes = [f"{name} is left out, as {tests[0]} is the test split" for name in tests[1:]]
+    beside = [name for name, _, _ in tree.flat.get("", ()) if IMAGE_NAME.search(name)]
+    if beside:
+        notes.append(f"images beside the folders of classes are left out: {len(beside)}, {min(beside)} for one")
     others = tree.splits.pop("", {})
+    if "train" not in tree.splits or not tests:
+        _refuse_splits(place, others)
     if "train" in tree.splits:
         if others:
             notes.append(f"{', '.join(sorted(others)[:5])}: left out, as it is neither train nor one of "
@@ -123,7 +138,8 @@ def _of_tree(tree, form, read, labels=None):
     elif others:
         tree.splits = {"train": others}
     if "train" not in tree.splits:
-        raise DataError(f"{place}: no images in it; expected train/CLASS/IMAGE, or CLASS/IMAGE")
+        raise DataError(f"{place}: no images in it; expected train/CLASS/IMAGE, or CLASS/IMAGE; of a text train.txt "
+                        "beside valid.txt or test.txt; of questions train-v1.1.json and dev-v1.1.json")
     classes = sorted(_text(name, place) for name in tree.splits["train"])
     if len(classes) < 2:
         raise DataError(f"{place}: one class, {classes[0]}; expected train/CLASS/IMAGE, or CLASS/IMAGE, "
@@ -223,12 +239,22 @@ def _of_members(place, form, members, read, labels):
     return _of_tree(tree, form, read, labels)
 
 
+def _name_in_zip(info):
+    """zip writes UTF-8 without the flag that says so, where the locale knows ASCII alone."""
+    if info.flag_bits & 0x800:
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return info.filename
+
+
 def from_zip(place, labels):
     try:
         archive = zipfile.ZipFile(place)
     except zipfile.BadZipFile as error:
         raise DataError(f"{place}: is no whole zip ({error}); was it downloaded to its end?") from error
-    members = [(tuple(info.filename.split("/")), info.file_size, info.filename)
+    members = [(tuple(_name_in_zip(info).split("/")), info.file_size, info.filename)
                for info in archive.infolist() if not info.is_dir()]
 
     def read(name):

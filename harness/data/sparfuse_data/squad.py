@@ -90,8 +90,9 @@ def _of_json(path):
                                         "2.0; expected version 1.1")
                     yield (paragraph["context"], str(each["id"]), each["question"],
                            [(answer["text"], answer["answer_start"]) for answer in each["answers"]])
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{path}: a question lacks {error}; expected SQuAD's form: data[]."
+    except (KeyError, TypeError, AttributeError) as error:
+        what = f"lacks {error}" if isinstance(error, KeyError) else f"is malformed ({error})"
+        raise DataError(f"{path}: a question {what}; expected SQuAD's form: data[]."
                         "paragraphs[].qas[] with id, question and answers[].text, .answer_start"
                         ) from error
 
@@ -123,8 +124,8 @@ def _checked(path, rows):
             raise DataError(f"{path}: question {name}: has no answer; expected at least one, as in "
                             "version 1.1")
         for answer, begin in answers:
-            if not isinstance(begin, int) or not 0 <= begin < len(context):
-                raise DataError(f"{path}: question {name}: answer_start = {begin}; expected 0 to "
+            if type(begin) is not int or not 0 <= begin < len(context):
+                raise DataError(f"{path}: question {name}: answer_start = {begin!r}; expected 0 to "
                                 f"{len(context) - 1}, a character of its context")
             if context[begin:begin + len(answer)] != answer or not answer:
                 raise DataError(

@@ -1,5 +1,6 @@
 """Reads files of weights, PyTorch's without running anything of theirs, and writes safetensors."""
 
+import functools
 import hashlib
 import io
 import json
@@ -7,6 +8,7 @@ import math
 import os
 import pathlib
 import pickle
+import reprlib
 import struct
 import zipfile
 
@@ -23,6 +25,7 @@ _NESTED = ("model", "state_dict", "model_state", "model_state_dict")  # where pr
 _FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
           "pytorch_model.bin.index.json")
 _WIDTHS = {**dict(_TYPES.values()), "F8_E5M2": 1, "F8_E4M3": 1, "U16": 2, "U32": 4, "U64": 8}
+_MOST_ELEMENTS = 100_000  # of a tuple with those in it; those of tensors have ten
 _MOST_HEADER = 100_000_000  # bytes, as the format's own reader allows
 
 
@@ -44,6 +47,9 @@ class _Tensor:
         if not (isinstance(storage, _Storage) and len(self.shape) == len(self.strides) and
                 all(map(_whole, (offset, *self.shape, *self.strides)))):
             raise pickle.UnpicklingError("a tensor has no whole shape")
+
+    def __setstate__(self, state):
+        raise pickle.UnpicklingError("a tensor has a state, which none of torch.save's has")
 
     def bytes(self):
         """Its elements in order, or None if they lie outside the storage."""
@@ -72,17 +78,37 @@ class _Storage:
     def __init__(self, type_name, key, numel):
         self.type_name, self.key, self.numel, self.data = type_name, key, numel, None
 
+    def __setstate__(self, state):
+        raise pickle.UnpicklingError("a storage has a state, which none of torch.save's has")
+
 
 def _rebuild_tensor(storage, offset, shape, strides, *_):
     return _Tensor(storage, offset, shape, strides)
 
 
-class _OfTensors(pickle.Unpickler):
-    """Knows tensors, their storages and ordered dictionaries, and nothing else."""
+class _OfTensors(pickle._Unpickler):
+    """Knows tensors, their storages and ordered dictionaries, and nothing else.
+
+    The unpickler in C would make a memo as large as a file says, and hash tuples that hold one another
+    twice, of which sixty have more elements than any machine counts.
+    """
 
     def __init__(self, file, storages):
         super().__init__(file, encoding="utf-8")
         self.storages = storages
+        self.sizes = {}  # {id of a tuple: (its elements with those of tuples in it, the tuple)}
+
+    def _tuple(self, make):
+        make(self)
+        made = self.stack[-1]
+        size = len(made) + sum(self.sizes.get(id(inner), (0, None))[0] for inner in made)
+        if size > _MOST_ELEMENTS:
+            raise pickle.UnpicklingError(f"it has a tuple of {size:,} elements")
+        self.sizes[id(made)] = size, made
+
+    dispatch = pickle._Unpickler.dispatch | {
+        code[0]: functools.partial(lambda self, make: self._tuple(make), make=pickle._Unpickler.dispatch[code[0]])
+        for code in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)}
 
     def find_class(self, module, name):
         if (module, name) == ("collections", "OrderedDict"):
@@ -96,12 +122,21 @@ class _OfTensors(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
 
     def persistent_load(self, said):
-        kind, type_name, key, _, numel = said[:5]
-        if kind != "storage" or type_name not in _TYPES:
-            raise pickle.UnpicklingError(f"it refers to {said[:2]}")
+        if not (isinstance(said, tuple) and len(said) >= 5 and said[0] == "storage" and
+                isinstance(said[1], str) and said[1] in _TYPES and _whole(said[4])):
+            raise pickle.UnpicklingError(f"it refers to {reprlib.repr(said)}")
         if len(said) > 5 and said[5] is not None:
             raise pickle.UnpicklingError("a storage is a view of another")
+        _, type_name, key, _, numel = said[:5]
         return self.storages.setdefault(str(key), _Storage(type_name, str(key), numel))
+
+
+def _require_size(path, name, size, storage):
+    """Before the memory is taken."""
+    expected = storage.numel * _TYPES[storage.type_name][1]
+    if size < expected:
+        raise DataError(f"{path}: storage {name} has {size:,} bytes, and its tensors need {expected:,}; was the "
+                        "file copied to its end?")
 
 
 def _of_zip(path):
@@ -115,9 +150,14 @@ def _of_zip(path):
         order = f"{top}byteorder"
         if order in names and archive.read(order).strip() != b"little":
             raise DataError(f"{path}: is written with the other order of bytes")
+        if archive.getinfo(main).file_size > _MOST_HEADER:
+            raise DataError(f"{path}: its data.pkl has {archive.getinfo(main).file_size:,} bytes; expected names "
+                            f"and shapes of tensors, at most {_MOST_HEADER:,}")
         table = _OfTensors(io.BytesIO(archive.read(main)), storages).load()
         for storage in storages.values():
-            storage.data = archive.read(f"{top}data/{storage.key}")
+            name = f"{top}data/{storage.key}"
+            _require_size(path, name, archive.getinfo(name).file_size, storage)
+            storage.data = archive.read(name)
     return table, storages
 
 
@@ -134,6 +174,7 @@ def _of_legacy(path):
             numel = struct.unpack("<q", file.read(8))[0]
             if numel != storage.numel:
                 raise pickle.UnpicklingError("a storage has another size than was said")
+            _require_size(path, key, os.path.getsize(path) - file.tell(), storage)
             storage.data = file.read(numel * _TYPES[storage.type_name][1])
     return table, storages
 

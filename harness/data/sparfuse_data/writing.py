@@ -52,13 +52,14 @@ def naming_full_disks(folder, goes_on=True):
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
+        what = ("a file would be larger than ulimit -f allows" if error.errno == errno.EFBIG else
+                "no space is left on its disk")
         if goes_on:
-            raise NoRoom(f"{folder}: no space is left on its disk; written data stays, and the "
-                         "same command goes on once there is room") from error
-        raise DataError(f"{folder}: no space is left on its disk; expected the same command again once "
-                        "there is room") from error
+            raise NoRoom(f"{folder}: {what}; written data stays, and the same command goes on once there is room"
+                         ) from error
+        raise DataError(f"{folder}: {what}; expected the same command again once there is room") from error
 
 
 class Progress:

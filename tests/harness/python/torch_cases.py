@@ -5,6 +5,7 @@ passed on all ranks; a rank that fails prints its traceback, and the others end 
 
 import contextlib
 import copy
+import gc
 import io
 import os
 import re
@@ -1462,6 +1463,84 @@ def detached_many_times():
 
 
 # --- Refusals ---
+
+
+class Buffers(nn.Module):
+    """A linear layer, and `tensors` as buffers."""
+
+    def __init__(self, frozen=None, **tensors):
+        super().__init__()
+        self.layer = nn.Linear(24, 10)
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor)
+        if frozen is not None:
+            self.frozen = nn.Parameter(torch.zeros(frozen), requires_grad=False)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@case
+def buffers_of_all_kinds_begin_as_rank_0s():
+    own = float(dist.get_rank())
+    model = Buffers(
+        flags=torch.tensor([own > 0, True]),
+        count=torch.tensor(int(own)),
+        pair=torch.full((2,), complex(own, 1)),
+        wide=torch.full((2,), own, dtype=torch.float64),
+        turned=torch.full((3, 4), own).T,
+        expanded=torch.full((1,), own).expand(5),
+        rows=torch.full((3, 1), own).expand(3, 5),
+        graph=torch.sparse_coo_tensor([[0] * (dist.get_rank() + 1)], [1.0] * (dist.get_rank() + 1), (4,)),
+    )
+    sf.distribute(model, "wfbp", density=0.05, threads=1)
+    for name, buffer in model.named_buffers():
+        assert not buffer.to_dense().any() or name in ("flags", "pair", "graph"), (name, buffer)
+        found = gathered(buffer.to_dense().clone())
+        assert all(torch.equal(found[0], other) for other in found), name
+    oracle = Oracle(model, "wfbp", density=0.05)
+    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    local = local_gradients(model, loss)
+    loss.backward()
+    require_equal(model, oracle.step(local))
+    sf.detach(model)
+
+
+@case
+def untrained_tensors_that_differ():
+    if dist.get_world_size() == 1:
+        return
+    last = dist.get_rank() == dist.get_world_size() - 1
+    for text, make in {
+        r"rank 0 has .torch.float32 \[3\]., rank [1-9] .torch.float32 \[4\]": lambda: Buffers(b=torch.zeros(3 + last)),
+        r"rank 0 has .torch.float32 \[2\]., rank [1-9] .torch.int64 \[2\]": lambda: Buffers(
+            b=torch.zeros(2, dtype=torch.int64 if last else torch.float32)
+        ),
+        r"""rank 0 has None, rank [1-9] "torch.float32 \[2\]""": lambda: Buffers(**({"b": torch.zeros(2)} if last else {})),
+        r'"frozen": rank 0 has .torch.float32 \[6\]., rank [1-9] ': lambda: Buffers(7 if last else 6),
+    }.items():
+        raises(sparfuse.ConfigError, text, lambda make=make: sf.distribute(make(), "wfbp", threads=1))
+    inner = lambda model: torch.optim.SGD(model.parameters(), lr=0.1)
+    model = Buffers(b=torch.zeros(3 + last))
+    rounds = sf.local_steps(model, inner(model), every=1, threads=1)
+    raises(sparfuse.ConfigError, '"b": rank 0 has', rounds.__enter__)
+
+
+@case
+def models_that_are_dropped_are_closed():
+    threads = lambda: len(os.listdir("/proc/self/task"))
+    kept = made()
+    before = threads(), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        dropped = made()
+        loss_of(dropped, batches("mlp", dist.get_rank(), 1)[0]).backward()
+        del dropped
+        gc.collect()
+        with sf.no_sync():  # of the only model that there is
+            loss_of(kept, batches("mlp", dist.get_rank(), 1)[0]).backward()
+        dist.barrier()
+    assert (threads(), len(os.listdir("/proc/self/fd"))) == before
+    sf.detach(kept)
 
 
 @case

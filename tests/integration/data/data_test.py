@@ -253,6 +253,8 @@ method = ["dense"]
                  ("expected every folder once",)),
                 (lambda s: (s / "train" / "cat" / "gone.jpg").symlink_to(s / "nowhere"),
                  ("gone.jpg", "expected an image")),
+                (lambda s: (s / "train").rename(s / "Train") and (s / "val").rename(s / "Val"),
+                 ("Train: looks like a split", "expected train, and one of val,")),
                 (lambda s: os.rename(os.fsencode(s / "train" / "cat" / "005.jpg"),
                                      os.fsencode(s / "train" / "cat") + b"/\xff.jpg"),
                  ("is not UTF-8",)),

@@ -118,6 +118,13 @@ class Faults(DataCase):
         self.assertIn("no space is left on its disk", full.stderr)
         self.goes_on()
 
+    def test_a_limit_of_files_sizes_is_said_and_the_next_run_goes_on(self):
+        self.folder(per_class=80)
+        limited = self.broken_off('raise OSError(errno.EFBIG, "File too large")')
+        self.assertEqual(limited.returncode, 1)
+        self.assertIn("set.partial: a file would be larger than ulimit -f allows; written data stays", limited.stderr)
+        self.goes_on()
+
     def test_a_full_disk_leaves_nothing_of_what_begins_again(self):
         for split in ("train", "valid"):
             (self.source / f"{split}.txt").write_text("a b\n")
@@ -197,6 +204,11 @@ writing.TokensWriter.add = writing.Folder.require_space = full""")
         self.refused(f"{self.source}/test: images lie flat in it")
         self.refused("nothing: cannot be read", more=("--val-labels", self.home / "nothing"))
         shutil.rmtree(self.source / "test")
+        self.refused("testing: looks like a split with a folder for each class, by another name")
+        shutil.rmtree(self.source / "testing")
+        (self.source / "stray.JPG").write_bytes(jpeg(self.rng))
+        self.assertIn("images beside the folders of classes are left out: 1, stray.JPG for one",
+                      self.prepare("stray").stdout)
         self.assertIn("one image in 10 is held out for tests", self.prepare("held").stdout)
         os.mkfifo(self.source / "train" / "cat" / "pipe.jpg")
         self.refused("pipe.jpg: is no file")
@@ -227,6 +239,21 @@ writing.TokensWriter.add = writing.Folder.require_space = full""")
         self.refused("train-0.tar: 0007.cls = '70000'", "expected a class number")
         self.shard("train-0.tar", [*keys[:7], ("0007", b"-1")])
         self.refused("0007.cls = '-1'")
+
+    def test_names_in_a_zip_are_utf_8_also_where_it_does_not_say_so(self):
+        self.folder(classes=("cat", "Übung"))
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for path in sorted(self.source.rglob("*.jpg")):
+                archive.write(path, str(path.relative_to(self.source)))
+        flagged = bytearray(file.getvalue())
+        for begin, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # without the flag, as zip writes them in LANG=C
+            at = flagged.find(begin)
+            while at >= 0:
+                flagged[at + flags + 1] &= ~8 & 255
+                at = flagged.find(begin, at + 4)
+        (self.home / "set.zip").write_bytes(flagged)
+        self.assertEqual(self.prepared("zip", self.home / "set.zip")["id"], self.prepared("folder")["id"])
 
     def test_a_zip_with_a_damaged_member_is_refused(self):
         self.folder()

@@ -181,6 +181,9 @@ class Squad(DataCase):
         kept = first()["qas"][0]["answers"]
         first()["qas"][0]["answers"] = [{"text": "river", "answer_start": 100000}]
         self.refused(f"question {name}: answer_start = 100000", "a character of its context")
+        for begin in ("3", True):
+            first()["qas"][0]["answers"] = [{"text": "river", "answer_start": begin}]
+            self.refused(f"question {name}: answer_start = {begin!r}; expected 0 to")
         first()["qas"][0]["answers"] = [{"text": kept[0]["text"], "answer_start": 1}]
         self.refused(f"question {name}: the answer", "is not at character 1")
         first()["qas"][0]["answers"] = []

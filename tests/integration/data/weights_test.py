@@ -178,6 +178,15 @@ class Weights(unittest.TestCase):
         self.assertIn("filled   wte.weight  from transformer.wte.weight", done.stdout)
         self.assertIn(f"{len(tensors)} tensors fill {WORKLOAD}", done.stdout)
 
+    def test_prefixes_of_modules_around_the_model_are_taken_off(self):
+        tensors = made_tensors("transformer.")
+        for prefix in ("module.", "_orig_mod.", "model.", "model._orig_mod.module."):
+            path = self.file("around.safetensors", safetensors({prefix + n: t for n, t in tensors.items()}))
+            done = self.run_program("check", WORKLOAD, path, check=0)
+            self.assertIn(f"filled   wte.weight  from {prefix}transformer.wte.weight", done.stdout)
+        both = tensors | {"module.transformer.ln_f.bias": tensors["transformer.ln_f.bias"]}
+        self.refused(safetensors(both), "transformer.ln_f.bias: ln_f.bias is filled already")
+
     def test_tensors_that_are_not_contiguous_are_read_in_order(self):
         data = struct.pack("<6f", *range(6))
         for legacy in (False, True):
@@ -297,6 +306,36 @@ class Weights(unittest.TestCase):
                                     ("page.bin", b"<html>", "is a page of HTML"),
                                     ("pointer.pth", b"version https://git-lfs.github.com/", "Git LFS")):
             self.assertIn(part, self.not_prepared(name, content))
+
+    def test_files_that_would_take_memory_or_time_without_end_are_refused(self):
+        """As a file may say anything of its sizes: 2**31 entries of a memo, 2**60 elements, 2**40 bytes."""
+        shared = b"\x80\x02K\x00q\x00" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60))
+
+        def zipped(data_pkl, storage=bytes(16)):
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("archive/data.pkl", data_pkl)
+                archive.writestr("archive/data/0", storage)
+            return file.getvalue()
+
+        def tensor(numel, more=b""):
+            return (b"\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storage"
+                    b"ctorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu\x8a\x08%btQK\x00K\x04\x85K\x01\x85"
+                    b"\x89ccollections\nOrderedDict\n)RtR%bs." % (struct.pack("<q", numel), more))
+
+        self.assertIn(" 1 tensors", self.run_program("prepare", "good", "--from", self.file("good.pt", zipped(tensor(4))),
+                                                      check=0).stdout)
+        legacy = b"".join(pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {}))
+        legacy += tensor(1 << 40) + pickle.dumps(["0"], 2) + struct.pack("<q", 1 << 40) + bytes(16)
+        for data, part in (
+                (zipped(shared + b"}h\x3cK\x01s."), "it has a tuple of 131,070 elements"),
+                (zipped(b"\x80\x02}r\xff\xff\xff\x7f."), "no tensors in it"),
+                (zipped(b"\x80\x02((K\x01K\x02ttQ."), "it refers to ((1, 2),)"),
+                (zipped(b"\x80\x02X\xff\xff\xff\x06" + bytes(0x6ffffff) + b"."), "its data.pkl has 117,440,519 bytes"),
+                (zipped(tensor(1 << 40)), "storage archive/data/0 has 16 bytes, and its tensors need 4,398,046,511,104"),
+                (legacy, "storage 0 has 16 bytes, and its tensors need 4,398,046,511,104"),
+                (zipped(tensor(4, b"}X\x07\x00\x00\x00stridesJ\x00\x00\x00\x80\x85sb")), "a tensor has a state")):
+            self.assertIn(part, self.not_prepared("bad.pt", data))
 
     def test_an_index_places_tensors_in_files_beside_it(self):
         for places, part in (('{"a": "../b.safetensors"}', "places a in"), ('{"a": 3}', "places a in 3"),

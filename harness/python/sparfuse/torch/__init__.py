@@ -97,6 +97,7 @@ def distribute(
     >>> sf.detach(model)
     >>> torch.distributed.destroy_process_group()
     """
+    _close_models_that_are_gone()
     refusal = _refusal_of(model, nonfinite, undo)
     layout = [] if refusal else _start.trained(model.named_parameters())
     given = {
@@ -110,7 +111,7 @@ def distribute(
         **options,
     }
     besides = {"nonfinite": nonfinite, "undo": undo}
-    made = _start.start_rank(method, layout, group, given, refusal, besides)
+    made = _start.start_rank(method, layout, group, given, refusal, besides, model)
     _start.broadcast_state(model, group)
     distributed = DistributedModel(model, made, layout, nonfinite, undo)
     distributed.attach()
@@ -143,8 +144,16 @@ def _no_sync_of(distributed: DistributedModel | None) -> Any:
     return contextlib.nullcontext() if distributed is None else distributed.no_sync()
 
 
+def _close_models_that_are_gone() -> None:
+    """Nobody can detach a model that no longer exists; its threads and connections stay until here."""
+    for distributed in [m for m in _models if m.module() is None]:
+        _models.remove(distributed)
+        distributed.detach()
+
+
 def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
     if model is None:
+        _close_models_that_are_gone()
         if len(_models) != 1:
             names = [type(m.module()).__name__ for m in _models]
             raise _core.ConfigError(

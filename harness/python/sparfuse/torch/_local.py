@@ -466,7 +466,7 @@ def local_steps(
     started: list[Fragment] = []
     try:
         for part in parts:
-            made = _start.start_rank(method, part, group, options, refusal, windows)
+            made = _start.start_rank(method, part, group, options, refusal, windows, model)
             started.append(Fragment(made, part))
         _start.broadcast_state(model, group)
         for fragment in started:

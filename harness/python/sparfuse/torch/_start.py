@@ -114,12 +114,14 @@ _TABLES = {
     "options": "{}",
     "besides": "{}",
     "parts": "the content of {}",
+    "untrained": "{}",
 }
+_COMPARED = ("sparfuse", "torch", "method", "file", "options", "besides", "parts", "layout", "plan", "untrained")
 
 
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """The first difference between two ranks' settings: its name, and both values."""
-    for key in ("sparfuse", "torch", "method", "file", "options", "besides", "parts", "layout", "plan"):
+    for key in _COMPARED:
         a, b = mine[key], theirs[key]
         if a == b:
             continue
@@ -217,10 +219,12 @@ def start_rank(
     options: dict[str, Any],
     refusal: str = "",
     besides: Mapping[str, Any] | None = None,
+    model: torch.nn.Module | None = None,
 ) -> Method:
     """This process's rank of the method, connected to all others. If one rank raises, all do.
 
     besides: facts that ranks must share, in addition to the method's options.
+    model: its tensors outside the layout, which rank 0 sends to all, must have the same sizes, too.
     """
     require_group()
     rank = dist.get_rank(group)
@@ -261,6 +265,7 @@ def start_rank(
             "parts": parts,
             "layout": [(name, shape, str(p.dtype)) for (name, shape), (_, p) in zip(shapes, layout)],
             "plan": plan,
+            "untrained": _untrained(model, layout) if model is not None and not refusal else {},
         },
         group,
     )
@@ -283,6 +288,22 @@ def start_rank(
     return _MethodOfRank(place, method, world_size, shapes, **options)
 
 
+def _untrained(model: torch.nn.Module, layout: list[tuple[str, torch.nn.Parameter]]) -> dict[str, str]:
+    """{name: type and size} of frozen parameters, of buffers, and of parameters of other layouts."""
+    trained_ones = {id(parameter) for _, parameter in layout}
+    found = {}
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if id(tensor) in trained_ones or _is_lazy(tensor):
+            continue
+        form = "" if tensor.layout is torch.strided else f", {tensor.layout}"
+        found[f'"{name}"'] = f"{tensor.dtype} {list(tensor.shape)}{form}"
+    return found
+
+
+def _is_lazy(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+
+
 def broadcast_state(model: torch.nn.Module, group: Any) -> None:
     """Gives parameters and buffers the values of rank 0."""
     if dist.get_world_size(group) == 1:
@@ -290,10 +311,22 @@ def broadcast_state(model: torch.nn.Module, group: Any) -> None:
     source = dist.get_global_rank(group, 0) if group is not None else 0
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
-            if tensor.numel() == 0:
-                continue
-            plain = tensor.detach().contiguous()
-            bytes_of = plain.reshape(-1).view(torch.uint8)
-            dist.broadcast(bytes_of, src=source, group=group)
-            if plain.data_ptr() != tensor.data_ptr():
-                tensor.copy_(plain)
+            if not _is_lazy(tensor) and tensor.numel() > 0:
+                _broadcast(tensor, source, group)
+
+
+def _broadcast(tensor: torch.Tensor, source: int, group: Any) -> None:
+    if tensor.layout is not torch.strided:  # a graph's adjacency, for one; indices differ in number
+        said = [tensor]
+        dist.broadcast_object_list(said, src=source, group=group)
+        tensor.copy_(said[0])
+        return
+    for place, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        if size > 1 and stride == 0:  # of expand(): all these elements are one
+            tensor = tensor.narrow(place, 0, 1)
+    plain = tensor.detach().contiguous()
+    if 0 in plain.stride():  # one element counts as contiguous, and its bytes cannot be viewed
+        plain = plain.clone(memory_format=torch.contiguous_format)
+    dist.broadcast(plain.reshape(-1).view(torch.uint8), src=source, group=group)
+    if plain.data_ptr() != tensor.data_ptr():
+        tensor.copy_(plain)
