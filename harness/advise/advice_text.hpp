@@ -15,7 +15,7 @@ std::string AdviceText(const Advice& advice);
 // Markdown: the rates that utilisations need, a row a method.
 std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates);
 
-// As JSON, as --json prints it; phase, rates: null where they were not asked for; trace: what came
+// The output of --json. phase, rates: null if they were not asked for; trace: the facts that came
 // from a trace, null without one.
 std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
                        const std::vector<NeededRates>* rates = nullptr,

@@ -27,9 +27,9 @@ struct NodeCard {
 // Groups equal neighbours: one entry of `models` is one card.
 std::vector<NodeCard> CardsOfModels(const std::vector<std::string>& models);
 
-// Pairs of cards that reach each other so, in the words of GpuLink (harness/machine/nvml.hpp).
+// How many pairs of cards are linked in one way.
 struct NodeCardLink {
-  std::string kind;
+  std::string kind;  // the way, as GpuLink has it (harness/machine/nvml.hpp)
   std::optional<std::int64_t> pairs;
   bool operator==(const NodeCardLink&) const = default;
 };

@@ -44,8 +44,6 @@ struct FingerprintDifference {
   double first = 0, second = 0;
   // If not the mean differs but the slowest rank does: the slow ranks of the second.
   std::vector<int> ranks;
-  // Above 1: so many times as slow is the second.
-  double times_as_slow() const;
 };
 
 // Empty if they are equal. Quantities of only one of them are left out, and so are those that

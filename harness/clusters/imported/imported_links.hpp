@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/files/log_text.hpp"
 
 namespace sparfuse::harness {
 

@@ -41,7 +41,7 @@ class LaunchTemplate {
   std::vector<std::string> words_, end_;
 };
 
-// As typed.
+// The options of a command line, as typed.
 struct LaunchOptions {
   std::string launch;              // "local", "mpirun", "srun", a template's file; "": local, or
                                    // mpirun if there is a hostfile
