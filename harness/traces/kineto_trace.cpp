@@ -34,12 +34,13 @@ bool IsOfHook(const Span& span) {
 class KinetoWriter {
  public:
   explicit KinetoWriter(const KinetoStep& step) : step_(step) {
+    FindSteps();
     for (const Span& span : step.spans) {
-      if (span.kind == SpanKind::kBackward) {
-        if (backward_end_ == 0) backward_begin_ = Us(span.begin_seconds);
-        backward_end_ = std::max(backward_end_, Us(span.end_seconds));
-      }
       end_ = std::max(end_, Us(span.end_seconds));
+      if (span.kind != SpanKind::kBackward) continue;
+      Step& of = StepAt(Us(span.begin_seconds));
+      if (of.backward_end == 0) of.backward_begin = Us(span.begin_seconds);
+      of.backward_end = std::max(of.backward_end, Us(span.end_seconds));
     }
   }
 
@@ -51,6 +52,33 @@ class KinetoWriter {
 
  private:
   static double Us(double seconds) { return 1e6 * seconds; }
+
+  struct Step {
+    double begin = 0, backward_begin = 0, backward_end = 0;
+  };
+
+  // With local steps a trial keeps the spans of a window: the forward pass after an update begins a
+  // step, and what is before the first one belongs to it.
+  void FindSteps() {
+    bool updated = true;  // since the last step's begin
+    std::vector<const Span*> passes;
+    for (const Span& span : step_.spans) {
+      if (span.kind == SpanKind::kForward || span.kind == SpanKind::kUpdate)
+        passes.push_back(&span);
+    }
+    std::ranges::stable_sort(passes, {}, &Span::begin_seconds);
+    for (const Span* span : passes) {
+      const bool forward = span->kind == SpanKind::kForward;
+      if (forward && updated) steps_.push_back({Us(span->begin_seconds)});
+      updated = !forward;
+    }
+    if (steps_.empty()) steps_.push_back({});
+    steps_.front().begin = 0;
+  }
+  Step& StepAt(double us) {
+    const auto after = std::ranges::upper_bound(steps_, us, {}, &Step::begin);
+    return after == steps_.begin() ? *after : *std::prev(after);
+  }
 
   // HolisticTraceAnalysis reads line by line, and finds "rank": by the white space after it.
   std::string Head() const {
@@ -84,12 +112,21 @@ class KinetoWriter {
   static ordered_json Synthetic() { return {{"sparfuse", "synthetic"}}; }
 
   void Annotations() {
-    Emit("user_annotation", "ProfilerStep#0", Host(), kHostThread, 0, end_ + 2 * kLaunchUs,
-         Synthetic());
-    ordered_json forward = Synthetic();
-    forward["Sequence number"] = 1;
-    forward["Fwd thread id"] = 0;
-    Emit("cpu_op", "sparfuse::forward", Host(), kHostThread, 0, backward_begin_, forward);
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const double end = i + 1 < steps_.size() ? steps_[i + 1].begin : end_ + 2 * kLaunchUs;
+      Emit("user_annotation", fmt::format("ProfilerStep#{}", i), Host(), kHostThread,
+           steps_[i].begin, end, Synthetic());
+      ordered_json forward = Synthetic();
+      forward["Sequence number"] = i + 1;
+      forward["Fwd thread id"] = 0;
+      Emit("cpu_op", "sparfuse::forward", Host(), kHostThread, steps_[i].begin,
+           steps_[i].backward_begin, forward);
+    }
+    // HolisticTraceAnalysis drops the last of several steps: an empty one.
+    if (steps_.size() == 1) return;
+    const double last = end_ + 2 * kLaunchUs;
+    Emit("user_annotation", fmt::format("ProfilerStep#{}", steps_.size()), Host(), kHostThread,
+         last, last + kLaunchUs, Synthetic());
   }
 
   void Evaluation(const std::string& node, double begin, double end) {
@@ -163,8 +200,10 @@ class KinetoWriter {
     const int channel =
         channels_.try_emplace(span.lane, static_cast<int>(channels_.size())).first->second;
     // A hook makes the last launch at the latest, because backward does not wait.
-    const double launch = std::clamp(Us(span.begin_seconds), backward_begin_,
-                                     std::max(backward_begin_, backward_end_));
+    const double begin = Us(span.begin_seconds);
+    const Step& step = StepAt(begin);
+    const double launch =
+        std::clamp(begin, step.backward_begin, std::max(step.backward_begin, step.backward_end));
     Launched(span, kFirstChannel + channel, name, launch, std::move(arguments));
   }
 
@@ -195,7 +234,8 @@ class KinetoWriter {
     Launched(span, span.lane == "side" ? kSideStream : kComputeStream, name, begin, Synthetic());
     if (span.kind == SpanKind::kBackward) Gradient(i);
     // The last evaluation ends backward, which goes on after the last gradient.
-    if (span.kind == SpanKind::kBackward && end >= backward_end_) Evaluation("End", end, end);
+    if (span.kind == SpanKind::kBackward && end >= StepAt(begin).backward_end)
+      Evaluation("End", end, end);
   }
 
   std::string Events() {
@@ -206,7 +246,8 @@ class KinetoWriter {
   }
 
   const KinetoStep& step_;
-  double backward_begin_ = 0, backward_end_ = 0, end_ = 0;
+  std::vector<Step> steps_;
+  double end_ = 0;
   std::int64_t correlation_ = 0;
   std::map<std::string, int> channels_;
   std::vector<std::pair<double, std::string>> events_;

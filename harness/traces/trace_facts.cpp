@@ -606,7 +606,8 @@ void FactsMaker::AddOnDevice(StepFacts& step) const {
   std::optional<Time> update_begin, update_end;
   std::vector<std::pair<Time, Time>> updating;
   for (const TraceEvent* optimizer : Within(Of(EventKind::kOptimizer), window.begin, window.end)) {
-    for (const DeviceWork& work : Launched(compute_, optimizer->begin, optimizer->end + 1)) {
+    for (const DeviceWork& work :
+         Launched(compute_, optimizer->begin, std::min(optimizer->end + 1, window.end))) {
       update_begin = std::min(update_begin.value_or(work.begin), work.begin);
       update_end = std::max(update_end.value_or(work.end), work.end);
       updating.emplace_back(work.begin, work.end);

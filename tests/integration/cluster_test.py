@@ -217,6 +217,28 @@ method = ["dense", "wfbp"]
         self.assertRegex(self.call(*call, "--nodes", "2"), "inter_node_us .*value = 3\\.4, ")
         self.assertEqual(file.read_text(), before)
 
+    def test_a_trace_stands_for_the_model_and_the_software(self):
+        self.make()
+        trace = ROOT / "tests/harness/traces/cases/hand-gpu-ddp.json"
+        asked = ["advise", "--trace", trace, "--batch", "8", "--cluster", "mine", "--workers", "16",
+                 "--methods", "dense,wfbp"]  # fmt: skip
+        said = self.call(*asked)
+        line = re.search(r"dense step of 2 ranks: ([\d.]+) ms modelled, 1.000 ms traced: (\S+) %", said)
+        found = json.loads(self.call(*asked, "--json"))
+        traced = found["trace"]
+        self.assertEqual((traced["workers"], traced["step_seconds"]), (2, 1e-3))
+        self.assertEqual(traced["step_is"], "traced")
+        self.assertAlmostEqual(1e3 * traced["modelled_step_seconds"], float(line[1]), places=3)
+        self.assertAlmostEqual(100 * traced["off"], float(line[2]), places=1)
+        inputs = {each["name"]: each["value"] for each in traced["inputs"]}
+        self.assertEqual(inputs["exchange_host_us"], 12)
+        self.assertNotIn("exchange_host_us", [each["name"] for each in traced["as_declared"]])
+        for method in found["rankings"][0]["methods"]:
+            self.assertLessEqual(method["formulas"]["longest_seconds"], method["formulas"]["sum_seconds"])
+        said = self.call("import", "kineto", "mine", trace, "--batch", "8", "--step-ms", "0.9")
+        self.assertIn("0.900 ms measured", said)
+        self.assertIn("declared, measured: trace", self.call("cluster", "list"))
+
     def test_mistakes_say_what_was_expected_and_write_nothing(self):
         new = ("cluster", "new")
         for arguments, said in (

@@ -509,6 +509,42 @@ TEST_F(TraceOnCluster, TakesTheHostsTimeOfAnElementFromGloosCallsAndCopies) {
   EXPECT_NEAR(alike.forward_ms - model.forward_ms, 0.334, 1e-3);  // 1 us a copy, 0.33 by elements
 }
 
+// A window of three local steps: each has its own gradients, and the exchange is the last one's.
+TEST_F(TraceOnCluster, OfAWindowOfLocalStepsHasItsSteps) {
+  KinetoStep written;
+  written.world = 4;
+  written.tensors = {{"a", {8, 2}, 16, false}, {"b", {8, 3}, 24, false}};
+  double now = 0;
+  const auto add = [&](SpanKind kind, const std::string& label, double us, const char* lane) {
+    Span span;
+    span.kind = kind;
+    span.lane = lane;
+    span.label = label;
+    span.begin_seconds = now;
+    span.end_seconds = now += 1e-6 * us;
+    span.bytes = 160;
+    written.spans.push_back(span);
+  };
+  for (int step = 1; step <= 3; ++step) {
+    add(SpanKind::kForward, "", 100, "compute");
+    add(SpanKind::kBackward, "a", 50, "compute");
+    add(SpanKind::kBackward, "b", 10.0 * step, "compute");
+    add(SpanKind::kUpdate, "", 5, "compute");
+  }
+  add(SpanKind::kExchange, "window", 70, "channel 0");
+  add(SpanKind::kOuter, "window", 9, "compute");
+  Write("window.json", KinetoTrace(written));
+  const TraceFacts facts = ReadTraceFacts((folder_ / "window.json").string(), {});
+  EXPECT_EQ(facts.steps_used, (std::vector<std::string>{"ProfilerStep#1", "ProfilerStep#2"}));
+  EXPECT_EQ(facts.steps_found.size(), 4U);  // an empty one for tools that drop the last
+  EXPECT_EQ(facts.tensors_a_step, (std::vector<int>{2, 2}));
+  EXPECT_NEAR(facts.forward_us.median, 100, 1e-3);
+  EXPECT_NEAR(facts.backward_us.low, 70, 1e-3);
+  EXPECT_NEAR(facts.backward_us.high, 80, 1e-3);
+  EXPECT_NEAR(facts.update_us.median, 5, 1e-3);
+  EXPECT_NEAR(facts.period_us->median, 175, 1e-3);
+}
+
 TEST_F(TraceOnCluster, OfOneRankIsComparedWithoutExchanges) {
   const TracedModel model = ModelOfTrace(Cluster(), Import(Case("hand-cpu.json")));
   const TracedCluster placed =
