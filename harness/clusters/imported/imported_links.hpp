@@ -68,25 +68,6 @@ LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog
 // without any of these, and the errors of ReadProfiles.
 std::vector<LinkLog> ReadFingerprintLogs(const std::string& file);
 
-// Functions that several readers use.
-
-// Parts between white space.
-std::vector<std::string_view> WordsOf(std::string_view text);
-
-// Throws Error{kConfig}: "file:line: message"; without a line if that is 0.
-[[noreturn]] void FailAt(const std::string& file, int line, std::string_view message);
-
-// Parses a finite number of at least 0; `what` names the column.
-double NumberAt(const std::string& file, const LogLine& line, std::string_view word,
-                std::string_view what);
-
-// Adds a sample that fits a [[curve]]: a whole number of bytes, larger than the last.
-void AddSample(const std::string& file, int line, LinkSample sample, LinkLog& log);
-
-// The log's value (0: none) or the user's; they must agree.
-int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option, int said,
-                int asked);
-
 // The rate that a log shows, and the rate that the cluster's file gives its link, in 10^9 bit/s.
 struct DeliveredRate {
   const LinkLog* log = nullptr;

@@ -218,7 +218,8 @@ TEST(Optimizer, MuonTurnsMatricesAndLeavesTheRestToAdam) {
     for (std::size_t i = 6; i < 8; ++i) EXPECT_EQ(parameters[i], others[i]) << step;
     for (float& each : gradient) each *= -1.5f;
   }
-  EXPECT_THROW(Optimizer({.optimizer = "muon"}, 4, {{DeviceKind::kEmulated, 0}, nullptr}), Error);
+  recipe.optimizer = "muon";
+  EXPECT_THROW(Optimizer(recipe, 4, {{DeviceKind::kEmulated, 0}, nullptr}), Error);
 }
 
 // More parameters than one launch takes, some larger than a block, some without a gradient.
