@@ -89,7 +89,9 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   }
   for (std::string& each : FingerprintNames(profiles)) known.push_back(std::move(each));
   if (std::ranges::find(known, cluster) != known.end()) return;
-  const std::string suggestion = PresetRemedy(profiles, cluster) + Suggestion(cluster, known);
+  const std::string remedy = PresetRemedy(profiles, cluster);
+  if (!remedy.empty()) SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + remedy);
+  const std::string suggestion = Suggestion(cluster, known);
   SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + suggestion +
                               (suggestion.ends_with('?') ? "" : ".") + " Its file may be in " +
                               profiles.Text() +
