@@ -95,13 +95,14 @@ FragmentDates::FragmentDates(const LocalSteps& steps, std::size_t fragments)
     SPARFUSE_THROW(kConfig, window + " with " + std::to_string(fragments) +
                                 " fragments: expected a multiple of their number");
   }
-  if (steps.lags() ? fragments != 1 : steps.delay >= period_) {
-    SPARFUSE_THROW(kConfig,
-                   "delay = " + std::to_string(steps.delay) + " with " + window + " and " +
-                       std::to_string(fragments) + " fragments: expected 0 to " +
-                       std::to_string(period_ - 1) +
-                       ", so that at most one fragment is under way, or with one fragment " +
-                       std::to_string(steps.every));
+  if (steps_.lags() ? fragments != 1 : steps.delay >= period_) {
+    const std::string given = "delay = " + std::to_string(steps.delay) + " with " + window;
+    const std::string within = "expected 0 to " + std::to_string(period_ - 1);
+    SPARFUSE_THROW(kConfig, fragments == 1 ? given + ": " + within + ", or " +
+                                                 std::to_string(steps.every) + ", a whole window"
+                                           : given + " and " + std::to_string(fragments) +
+                                                 " fragments: " + within +
+                                                 ", so that at most one fragment is under way");
   }
 }
 

@@ -105,9 +105,9 @@ std::string WhatEvaluatingContradicts(const Trial& trial, const OpenSeriesByFile
   if (TextOf(trial.config, "kind") == NameOf(TrialKind::kConvergence))
     return "config.evaluate_every: null in kind convergence: expected a number of steps";
   if (has_some) return "evaluations.npy: expected no evaluations without config.evaluate_every";
-  constexpr const char* kOfEvaluations[] = {"final_metric", "final_loss", "steps_to_target",
-                                            "seconds_to_target", "epochs_to_target",
-                                            "samples_to_target", "sent_bytes_to_target"};
+  constexpr const char* kOfEvaluations[] = {
+      "final_metric",     "final_loss",        "steps_to_target",     "seconds_to_target",
+      "epochs_to_target", "samples_to_target", "sent_bytes_to_target"};
   return WhatMetricIsThere(trial, kOfEvaluations, "kind " + TextOf(trial.config, "kind"));
 }
 

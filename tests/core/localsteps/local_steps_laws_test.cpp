@@ -248,11 +248,11 @@ TEST(LocalStepsLaws, RanksWithOtherDatesAreRefusedBeforeTheFirstStep) {
       {dates({{"every", Whole(6)}}, {{"fragments", Whole(2)}}), "every is "},
       {dates({{"every", Whole(4)}, {"delay", Whole(1)}}, {{"fragments", Whole(2)}}), "delay is "},
       {dates({{"every", Whole(4)}}, {{"fragments", Whole(4)}}), "the plan's hash is "}};
-  for (const auto& [other, named] : others) {
-    ExpectError(FailureKind::kConfig, {named, "the same dates on all of them"}, [&] {
+  for (const auto& each : others) {
+    ExpectError(FailureKind::kConfig, {each.second, "the same dates on all of them"}, [&] {
       RunRanks(3, 1, std::chrono::seconds(60), [&](ProgressLoop& loop) {
         ThreadPool pool(1);
-        LiveEngine engine((loop.rank() == 1 ? other : all).Configure(), loop, pool);
+        LiveEngine engine((loop.rank() == 1 ? each.first : all).Configure(), loop, pool);
       });
     });
   }

@@ -272,7 +272,8 @@ TEST(RatesOfBytes, AreOfTheWindowOrOfAFragmentThatADelayHides) {
     EXPECT_NEAR(RateOfBytes({7e9, 1, 30}, wanted[u]) / blocking[u], 1, 5e-4);
     EXPECT_NEAR(RateOfBytes({7e9, 1, 30, 4, 1}, wanted[u]) / streaming[u], 1, 5e-4);
     // Without a delay, fragments need the rate of the whole.
-    EXPECT_DOUBLE_EQ(RateOfBytes({7e9, 1, 30, 4, 0}, wanted[u]), RateOfBytes({7e9, 1, 30}, wanted[u]));
+    EXPECT_DOUBLE_EQ(RateOfBytes({7e9, 1, 30, 4, 0}, wanted[u]),
+                     RateOfBytes({7e9, 1, 30}, wanted[u]));
   }
 }
 
