@@ -1,5 +1,3 @@
-#include "harness/store/evidence/held_bytes.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,12 +6,15 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/engine/timeline.hpp"
+#include "harness/records/record.hpp"
+#include "harness/store/evidence/held.hpp"
 #include "harness/store/evidence/stated.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
@@ -35,12 +36,22 @@ struct StepOfAllRanks {
 // What a cell's exchanges look like where that follows from its configuration alone.
 enum class Traffic : std::uint8_t { kOther, kDenseRing, kGatheredPairs };
 
-// Of a planner whose plug-in is not loaded nothing is known.
-bool PlansTheDensity(const json& options) {
-  const auto planners = Planners();
-  const auto found =
-      std::ranges::find(planners, TextOf(options, "planner"), &PlannerDescriptor::name);
-  return found != planners.end() && found->keeps_density;
+// The part of the table that the method names with this key; null for one of a plug-in, of which
+// nothing is known.
+template <class Descriptor>
+const Descriptor* BuiltIn(std::span<const Descriptor> table, const json& options, const char* key) {
+  const auto found = std::ranges::find(table, TextOf(options, key), &Descriptor::name);
+  return found == table.end() ? nullptr : &*found;
+}
+
+const StrategyDescriptor* StrategyIn(const json& options) {
+  return BuiltIn(Strategies(), options, "strategy");
+}
+
+// Whether each step exchanges its own gradients, whole: all elements, or what is selected of them.
+bool SendsWholeSteps(const StrategyDescriptor& strategy) {
+  return strategy.local_steps == nullptr && strategy.loses == nullptr && !strategy.delays &&
+         !strategy.node_shards && !strategy.owned_parts;
 }
 
 bool SelectsInEveryStep(const json& config) {
@@ -49,7 +60,8 @@ bool SelectsInEveryStep(const json& config) {
              dense = config.value("dense_tensors", json());
   const bool some_are_dense = NumberOf(dense, "max_ndim") > 0 ||
                               (dense.is_object() && !dense.value("names", json()).empty());
-  return PlansTheDensity(options) &&
+  const PlannerDescriptor* const planner = BuiltIn(Planners(), options, "planner");
+  return planner != nullptr && planner->keeps_density &&
          !(options.is_object() && options.value("dense_fallback", json()) == true) &&
          !some_are_dense && NumberOf(feedback, "warmup_epochs") == 0 &&
          NumberOf(options, "dense_warmup_steps") == 0;
@@ -57,32 +69,32 @@ bool SelectsInEveryStep(const json& config) {
 
 Traffic TrafficOf(const json& config) {
   const json options = config.value("method_options", json());
-  const std::string strategy = TextOf(options, "strategy"),
-                    collective = TextOf(options, "collective");
+  const StrategyDescriptor* const strategy = StrategyIn(options);
+  const std::string collective = TextOf(options, "collective");
   if (TextOf(config, "transport") == "nccl" || TextOf(config, "device") == "cuda")
     return Traffic::kOther;  // a library's traffic
-  if (collective == "ring-allreduce" && (strategy == "dense-units" || strategy == "horovod-cycle"))
-    return Traffic::kDenseRing;
+  if (strategy == nullptr || !SendsWholeSteps(*strategy)) return Traffic::kOther;
+  if (strategy->sparsified == Sparsified::kNever)
+    return collective == "ring-allreduce" ? Traffic::kDenseRing : Traffic::kOther;
   const bool pairs = TextOf(options, "payload_indices") == "u32" &&
                      TextOf(options, "payload_values") == "f32" &&
                      TextOf(options, "payload_dense") == "indexed";
-  if (collective == "sparse-allgather" && pairs && SelectsInEveryStep(config) &&
-      TextOf(config, "sparsifier") != "none" &&
-      (strategy == "ahead" || strategy == "behind" || strategy == "safusion-naive"))
-    return Traffic::kGatheredPairs;
-  return Traffic::kOther;
+  return collective == "sparse-allgather" && pairs && SelectsInEveryStep(config) &&
+                 TextOf(config, "sparsifier") != "none"
+             ? Traffic::kGatheredPairs
+             : Traffic::kOther;
 }
 
-// Whether each step sends what a sparsifier selects by the density, of tensors or of groups of
-// them.
+// Whether each step sends what a sparsifier selects by the density, of the tensors or groups of a
+// plan.
 bool SelectsTheDensity(const json& config) {
   const json options = config.value("method_options", json());
-  const std::string sparsifier = TextOf(config, "sparsifier"),
-                    strategy = TextOf(options, "strategy");
-  return (sparsifier == "topk" || sparsifier == "randomk") &&
-         (strategy == "ahead" || strategy == "behind") &&
-         TextOf(options, "collective") == "sparse-allgather" && SelectsInEveryStep(config) &&
-         NumberOf(options, "threshold_period") <= 1;
+  const StrategyDescriptor* const strategy = StrategyIn(options);
+  const std::string sparsifier = TextOf(config, "sparsifier");
+  return (sparsifier == "topk" || sparsifier == "randomk") && strategy != nullptr &&
+         strategy->sparsified != Sparsified::kNever && strategy->dense_units &&
+         SendsWholeSteps(*strategy) && TextOf(options, "collective") == "sparse-allgather" &&
+         SelectsInEveryStep(config) && NumberOf(options, "threshold_period") <= 1;
 }
 
 std::string WhatRowContradicts(const Trial& trial, const OpenSeries& steps, std::uint64_t row,
@@ -138,8 +150,8 @@ std::string WhatTrafficContradicts(const Trial& trial,
 
 // Messages beside the steps arrive in a later one.
 bool SendsBesideSteps(const json& config) {
-  const json options = config.value("method_options", json());
-  return WindowSteps(config) > 1 || TextOf(options, "strategy").starts_with("delayed");
+  const StrategyDescriptor* const strategy = StrategyIn(config.value("method_options", json()));
+  return WindowSteps(config) > 1 || (strategy != nullptr && strategy->delays);
 }
 
 std::map<double, StepOfAllRanks> SumsByStep(const OpenSeries& steps) {
@@ -159,11 +171,12 @@ std::map<double, StepOfAllRanks> SumsByStep(const OpenSeries& steps) {
 // ring.
 bool DecidesWindows(const json& config) {
   const json options = config.value("method_options", json()),
-             strategy = options.is_object() ? options.value("strategy_options", json()) : json();
-  return TextOf(options, "strategy") == "local-steps" &&
-         TextOf(options, "collective") == "ring-allreduce" &&
-         TextOf(strategy, "trigger") != "idle" && TextOf(config, "transport") != "nccl" &&
-         TextOf(config, "device") != "cuda" &&
+             given = options.is_object() ? options.value("strategy_options", json()) : json();
+  const StrategyDescriptor* const strategy = StrategyIn(options);
+  return strategy != nullptr && strategy->local_steps != nullptr &&
+         strategy->sparsified == Sparsified::kNever &&
+         TextOf(options, "collective") == "ring-allreduce" && TextOf(given, "trigger") != "idle" &&
+         TextOf(config, "transport") != "nccl" && TextOf(config, "device") != "cuda" &&
          TextOf(config, "mode") != "modelled";  // which lists no tensors
 }
 
@@ -228,8 +241,11 @@ bool SpansHavePayload(const json& config) {
   const json options = config.value("method_options", json());
   try {
     const CollectiveDescriptor& collective = FindCollective(TextOf(options, "collective"));
-    const Options given = ResolveOptions(collective.name, collective.options, {});
-    return !collective.TraitsOf(given).selects && TextOf(options, "collective") != "spardl";
+    const json given = options.value("collective_options", json());
+    const Options resolved =
+        ResolveOptions(collective.name, collective.options,
+                       given.is_object() ? OptionsFromJson(collective.name, given) : Options());
+    return !collective.TraitsOf(resolved).selects;
   } catch (const Error&) {
     return false;
   }

@@ -1,5 +1,3 @@
-#include "harness/store/evidence/held_evaluations.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "harness/store/evidence/held.hpp"
 #include "harness/store/evidence/stated.hpp"
 
 namespace sparfuse::harness {

@@ -1,11 +1,10 @@
-#include "harness/store/evidence/held_kind.hpp"
-
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "harness/store/evidence/held.hpp"
 #include "harness/store/evidence/stated.hpp"
 
 namespace sparfuse::harness {

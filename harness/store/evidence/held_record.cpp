@@ -1,5 +1,3 @@
-#include "harness/store/evidence/held_record.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,8 +16,7 @@
 #include "core/base/error.hpp"
 #include "harness/catalog/method_file.hpp"
 #include "harness/machine/quiet.hpp"
-#include "harness/store/evidence/held_evaluations.hpp"
-#include "harness/store/evidence/held_kind.hpp"
+#include "harness/store/evidence/held.hpp"
 #include "harness/store/evidence/stated.hpp"
 #include "workloads/models/layers.hpp"
 

@@ -1,5 +1,3 @@
-#include "harness/store/evidence/held_spans.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,6 +8,7 @@
 
 #include "core/engine/timeline.hpp"
 #include "core/fusion/plan.hpp"
+#include "harness/store/evidence/held.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -11,10 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/store/evidence/held_bytes.hpp"
-#include "harness/store/evidence/held_evaluations.hpp"
-#include "harness/store/evidence/held_record.hpp"
-#include "harness/store/evidence/held_spans.hpp"
+#include "harness/store/evidence/held.hpp"
 #include "harness/store/evidence/open_series.hpp"
 #include "harness/store/evidence/stated.hpp"
 #include "harness/store/step_log.hpp"

@@ -12,6 +12,8 @@ namespace sparfuse::harness {
 // Whether two numbers are one: logarithms of other machines round otherwise.
 bool AreEqual(double a, double b);
 
+// Configurations are JSON here: a trial of an earlier bundle lacks keys, and a forged one has any.
+
 // Of a configuration, or a table of it; 0 where it has no such number, "" where it has no such
 // text.
 double NumberOf(const nlohmann::json& config, const char* key);

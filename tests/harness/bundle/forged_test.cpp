@@ -14,7 +14,7 @@
 #include "harness/files/npy.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/machine/quiet.hpp"
-#include "harness/store/evidence/held_record.hpp"
+#include "harness/store/evidence/held.hpp"
 #include "harness/store/evidence/series_file.hpp"
 #include "tests/harness/bundle/computer.hpp"
 #include "workloads/models/layers.hpp"
