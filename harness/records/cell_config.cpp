@@ -624,9 +624,9 @@ std::string LinkWords(const std::optional<LinkShape>& link) {
 }
 
 std::string LinkWordsInFull(const LinkShape& link) {
-  return fmt::format("{:g} Gbit/s, {:g} µs", link.gbps, link.alpha_us) +
-         (link.has_within() ? fmt::format("; within nodes {:g} Gbit/s, {:g} µs",
-                                          link.intra_node_gbps, link.intra_node_us)
+  return fmt::format("{} Gbit/s link, {:g} µs per message", link.gbps, link.alpha_us) +
+         (link.has_within() ? fmt::format("; within nodes {} Gbit/s, {:g} µs", link.intra_node_gbps,
+                                          link.intra_node_us)
                             : "");
 }
 

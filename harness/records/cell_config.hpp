@@ -131,7 +131,7 @@ CellConfig CellConfigOf(const nlohmann::json& json, std::string_view whole = "co
 nlohmann::json ToJson(const std::optional<LinkShape>& link);
 // "1 Gbit/s", "1 Gbit/s, 10 within nodes"; of nothing "unshaped".
 std::string LinkWords(const std::optional<LinkShape>& link);
-// "1 Gbit/s, 100 µs; within nodes 10 Gbit/s, 5 µs"
+// "1 Gbit/s link, 100 µs per message; within nodes 10 Gbit/s, 5 µs"
 std::string LinkWordsInFull(const LinkShape& link);
 // A link as it is stored, or as a file gives it and WhatIsWrong("link", ...) has found right.
 std::optional<LinkShape> StoredLink(const nlohmann::json& link);

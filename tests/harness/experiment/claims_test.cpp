@@ -45,8 +45,8 @@ expect = "more"
                           .parts.at(0)
                           .claims;
   ASSERT_EQ(claims.size(), 2u);
-  EXPECT_EQ(claims[0].setting, "digits-resnet, 1 Gbit/s, 100 µs");
-  EXPECT_EQ(claims[1].quote, "faster (digits-resnet, 0.2 Gbit/s, 250 µs)");
+  EXPECT_EQ(claims[0].setting, "digits-resnet, 1 Gbit/s link, 100 µs per message");
+  EXPECT_EQ(claims[1].quote, "faster (digits-resnet, 0.2 Gbit/s link, 250 µs per message)");
 }
 
 TEST(Experiment, ClaimsMustMatchOneCellEach) {
