@@ -11,6 +11,7 @@
 #include "harness/report/agreement.hpp"
 #include "harness/report/figures/figure_numbers.hpp"
 #include "harness/report/figures/panels.hpp"
+#include "harness/report/figures/published_rows.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
@@ -169,8 +170,8 @@ json SetAsideJson(const CellResult& cell) {
 // The cells of results[part], each: config with every key, config_hash, dense, declared (whether it
 // models a declared cluster), link (its words, and those in full), trials [{id, block,
 // directory}], metrics {name: {unit, values {block: value}, average, geometric}}, reference, ratios
-// {method: {cell, metrics {name: interval with values}}}, points, failure, oversubscribed,
-// hardware, sources, set_aside.
+// {method: {cell, metrics {name: interval with values}}}, points, imported (the part's
+// imported results of its setting), failure, oversubscribed, hardware, sources, set_aside.
 //
 // `ratios` are to the part's reference and to the methods that its figures divide by, of the
 // metrics in these figures. `points`, in parts that draw a scaling, are the live cells, as [part,
@@ -206,6 +207,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                   {"metrics", MetricsJson(cell, rates, folder)},
                   {"reference", reference ? json(*reference) : json()},
                   {"ratios", RatiosJson(result, i, denominators)},
+                  {"imported", ImportedFor(result, config)},
                   {"failure", ShownFailure(cell)},
                   {"disturbed", DisturbedJson(cell)},
                   {"oversubscribed", cell.Oversubscribed()},

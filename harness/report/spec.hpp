@@ -12,7 +12,7 @@
 namespace sparfuse::harness {
 
 // Raised when programs that read spec.json must change.
-inline constexpr int kSpecForm = 2;
+inline constexpr int kSpecForm = 3;
 
 // {form (kSpecForm), id, title, paper, file, calibration, not_run: [{what, reason}],
 // preliminary_below, confidence, headlines, disturbed, judged (JudgedClaims), csv (RecordsCsv),

@@ -311,6 +311,7 @@ class Synthetic:
             "hardware": [hardware] if trials else [],
             "sources": ["9104e56"] if trials else [],
             "set_aside": set_aside,
+            "imported": [],
         }
 
     def _points(self, parts):
@@ -487,13 +488,14 @@ def completed(found, entry, reference=None):
     if entry["kind"] in ("grouped_bars", "ablation", "slopes"):
         made["x"] = entry.get("x", "cluster" if entry["kind"] == "slopes" else "workers")
     made.setdefault("reference", reference)
+    if entry["kind"] == "normalised_bars":
+        made.update(x="workload", y="final_metric", normalise=made["reference"])
     methods = list(dict.fromkeys(found[i]["config"]["method"] for i in entry["cells"]))
     made["variants"] = [name for name in entry.get("methods", methods) if name in methods]
     for panel in made["panels"]:
         panel["rows"] = panel.get("rows", [])
         panel["steps"] = [{"largest": None, "stated": None} for _ in made["variants"][1:]]
-        panel["printed"] = [None] * len(panel["cells"])
-        if entry["kind"] == "grouped_bars":
+        if entry["kind"] in ("grouped_bars", "normalised_bars"):
             panel.update(bars(found, panel, made, reference))
     names = [bar["name"] for panel in made["panels"] for bar in panel.get("bars", [])]
     made["names"] = [[name, name] for name in dict.fromkeys(names)]

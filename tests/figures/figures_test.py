@@ -596,7 +596,7 @@ class Rendering(unittest.TestCase):
             (
                 (),
                 {**self.spec, "form": 1},
-                "form 1; expected 2: another version of sparfuse wrote it; `sparfuse figure` and",
+                "form 1; expected 3: another version of sparfuse wrote it; `sparfuse figure` and",
             ),
         ):
             code, _, error = self.render("figure", *more, spec=spec)

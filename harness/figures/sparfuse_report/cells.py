@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparfuse_report import series, wording
 
-FORM = 2  # of spec.json (kSpecForm of harness/report/spec.hpp)
+FORM = 3  # of spec.json (kSpecForm of harness/report/spec.hpp)
 
 
 class SpecError(Exception):
@@ -80,6 +80,7 @@ class Cell:
         self.link, self.link_in_full = fields["link"]  # words
         self.declared = fields["declared"]  # whether it models a declared cluster
         self.set_aside = fields["set_aside"]
+        self.imported = fields["imported"]  # positions of the part's imported results of its setting
         self.disturbed = fields.get("disturbed") or []  # disturbed trials
         self.trials = {
             trial["block"]: Trial(trial, part.experiment.results) for trial in fields["trials"]

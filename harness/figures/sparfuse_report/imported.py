@@ -1,42 +1,19 @@
 """Reads results of others that were imported. They stand beside ours in a colour of their own;
 nothing is divided by them or judged by them."""
 
-import re
-
-from sparfuse_report import cells, style, wording
+from sparfuse_report import cells, style
 
 BEYOND = 3  # times our highest bar: a higher number would flatten our bars, and stays in the table
 
 
-def plain(name):
-    """A sparsifier's name without origin, remark, case and punctuation: "gaussiank"."""
-    return re.sub(r"[^a-z0-9]", "", re.split(r"[@(]", str(name))[0].lower())
-
-
 class Result:
     def __init__(self, fields, results):
-        self.fields, self.system, self.source = fields, fields["system"], fields["source"]
-        self.workload = wording.workload(fields["workload"])
+        self.system, self.source = fields["system"], fields["source"]
         self.metrics, self.doubt = fields["metrics"], fields["doubt"]
         self.trials = [cells.Trial(trial, results) for trial in fields["trials"]]
 
     def value(self, metric):
         return self.metrics[metric]["value"] if metric in self.metrics else None
-
-    def fits(self, cell):
-        """Whether the setting that the source states is the cell's; unstated fields fit any cell."""
-        if (self.fields["method"], self.workload) != (cell.method, cell.workload):
-            return False
-        pairs = [
-            (self.fields["workers"], cell.workers),
-            (self.fields["batch_per_worker"], cell.get("batch_per_worker")),
-            (self.fields["network_gbps"], cell.get("link_gbps")),
-        ]
-        if not cell.dense:
-            pairs.append((self.fields["density"], cell.density))
-            sparsifier = self.fields["sparsifier"]
-            pairs.append((sparsifier and plain(sparsifier), plain(cell.get("sparsifier"))))
-        return all(theirs is None or ours is None or theirs == ours for theirs, ours in pairs)
 
 
 class Beside:
@@ -48,12 +25,13 @@ class Beside:
         self._drawn, self._beyond = [], []
 
     def of(self, cell, metric, most=None):
-        """[(result, value)] of the cell's setting. Values above `most`, and results in doubt, are
+        """[(result, value)] of the cell's setting, as the harness has found them
+        (harness/report/figures/published_rows.hpp). Values above `most`, and results in doubt, are
         left to the table."""
         found = []
-        for result in self._results:
+        for result in (self._results[i] for i in cell.imported):
             value = result.value(metric)
-            if value is None or not result.fits(cell):
+            if value is None:
                 continue
             if result.doubt or (most is not None and value > most):
                 self._beyond.append(result)

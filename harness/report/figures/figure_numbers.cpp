@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "harness/catalog/model_table.hpp"
 #include "harness/report/agreement.hpp"
 #include "harness/report/figures/ablation.hpp"
 #include "harness/report/figures/grouped_bars.hpp"
@@ -66,16 +65,6 @@ std::vector<std::vector<std::string>> BreakdownRows(const Panel& panel, const Pa
   return rows;
 }
 
-// The published ratio of the cell's method on its workload; null without one.
-const PublishedRow* RatioBeside(const Cell& cell, const PublishedRows& published) {
-  const auto& rows = published.rows();
-  const auto found = std::ranges::find_if(rows, [&](const PublishedRow& row) {
-    return row.IsOf(WorkloadLabel(cell.config.workload)) && !row.stated && row.value &&
-           row.ours == cell.config.method;
-  });
-  return found == rows.end() ? nullptr : &*found;
-}
-
 // Fills the entry of one figure.
 class Completion {
  public:
@@ -88,11 +77,12 @@ class Completion {
         kind_(figure["kind"]) {}
 
   void Fill() {
-    if (kind_ == "grouped_bars" || kind_ == "ablation" || kind_ == "slopes")
+    const bool normalised = kind_ == "normalised_bars";
+    if (kind_ == "sensitivity" || normalised) figure_["reference"] = ReferenceOf(figure_, result_);
+    if (normalised) figure_.update({{"y", MetricOf(figure_)}, {"normalise", figure_["reference"]}});
+    if (kind_ == "grouped_bars" || normalised || kind_ == "ablation" || kind_ == "slopes")
       figure_["x"] = AxisOf(figure_);
-    if (kind_ == "sensitivity" || kind_ == "normalised_bars")
-      figure_["reference"] = ReferenceOf(figure_, result_);
-    if (kind_ == "grouped_bars") {
+    if (kind_ == "grouped_bars" || normalised) {
       FillGrouped();
     } else {
       FillPanels();
@@ -121,7 +111,8 @@ class Completion {
     }
     if (!published_.rows().empty()) {
       tables_.push_back(GroupedBarsTable(figure_, result_, bars, published_, catalog_));
-      AddSkill("Ratios to " + figure_.value("normalise", ""));
+      AddSkill("Ratios to " + figure_.value("normalise", ""),
+               RatioPredictions(figure_, result_, published_, bars));
     }
     figure_["panels"] = std::move(panels);
     figure_["names"] = bars.names;
@@ -150,7 +141,8 @@ class Completion {
     if (kind_ == "breakdown" || kind_ == "ablation") elsewhere_ = std::move(placed.elsewhere);
     if (!panels.empty()) figure_["panels"] = std::move(entries);
     tables_.push_back(std::move(table));
-    if (kind_ == "agreement") AddSkill("Beside formulas");
+    if (figure_.contains("agreement"))
+      AddSkill("Beside formulas", AgreementPredictions(figure_, result_));
   }
 
   // The table of a kind: without its groups, but for a kind whose groups are found at once.
@@ -162,12 +154,6 @@ class Completion {
     }
     if (kind_ == "breakdown") {
       return {{"method", "part", "ours", "published", "ours / published − 1", "n"},
-              {},
-              {published_.Source()}};
-    }
-    if (kind_ == "normalised_bars") {
-      return {{"method", "workload", "ours / " + figure_["reference"].get<std::string>(),
-               "published", "ours / published − 1", "n"},
               {},
               {published_.Source()}};
     }
@@ -187,31 +173,10 @@ class Completion {
       for (const AblationStep& step : steps) entry["steps"].push_back(ToJson(step));
       return AblationRows(figure_, panel, result_, steps);
     }
-    return kind_ == "normalised_bars" ? NormalisedRows(panel, entry)
-                                      : std::vector<std::vector<std::string>>();
+    return {};
   }
 
-  std::vector<std::vector<std::string>> NormalisedRows(const Panel& panel, json& entry) const {
-    const std::string reference = figure_["reference"];
-    std::vector<std::vector<std::string>> rows;
-    for (const std::size_t i : panel.cells) {
-      const Cell& cell = *result_.cells[i].cell;
-      const PublishedRow* row =
-          cell.config.method == reference ? nullptr : RatioBeside(cell, published_);
-      entry["printed"].push_back(row ? json(row->position) : json());
-      if (row == nullptr) continue;
-      const auto ratio = result_.RatioTo(i, reference, MetricOf(figure_));
-      rows.push_back({cell.config.method, WorkloadLabel(cell.config.workload), RatioText(ratio),
-                      fmt::format("{} ({}, {})", RatioText(*row->value), row->model, row->artifact),
-                      ApartText(ratio ? std::optional(ratio->value) : std::nullopt, row->value,
-                                row->calibrated),
-                      std::to_string(DrawnTrials(result_.cells[i]).size())});
-    }
-    return rows;
-  }
-
-  void AddSkill(const std::string& heading) {
-    const auto found = PredictionsOf(figure_, result_, published_);
+  void AddSkill(const std::string& heading, const std::vector<Prediction>& found) {
     if (found.empty()) return;
     std::vector<std::pair<std::string, std::vector<Prediction>>> groups = {{heading, found}};
     if (auto beyond = BeyondFirst(found); !beyond.empty()) {

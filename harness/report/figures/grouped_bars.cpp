@@ -33,6 +33,9 @@ std::string SeriesText(const Cell& cell, const std::string& series) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Whether the published numbers of a figure are ratios already.
+bool PrintsRatios(const json& figure) { return figure["kind"] == "normalised_bars"; }
+
 // Finds the bars. Places are kept as values until every row has one.
 class BarFinder {
  public:
@@ -42,7 +45,8 @@ class BarFinder {
         x_(AxisOf(figure)),
         metric_(MetricOf(figure)),
         series_(SeriesKeyOf(figure)),
-        over_(figure.value("normalise", "")) {}
+        over_(figure.value("normalise", "")),
+        prints_ratios_(PrintsRatios(figure)) {}
 
   GroupedBars Found(const json& figure) {
     const std::vector<Panel> panels = PanelsOf(figure, result_);
@@ -145,9 +149,11 @@ class BarFinder {
     GroupedPanel filled{panel, {}, {}};
     places_.clear();
     std::vector<std::size_t> ordered = panel.cells;
-    std::ranges::stable_sort(ordered, [&](std::size_t a, std::size_t b) {
-      return Before(ValueOf(*result_.cells[a].cell, x_), ValueOf(*result_.cells[b].cell, x_));
-    });
+    if (x_ != "workload") {  // workloads keep the experiment's order
+      std::ranges::stable_sort(ordered, [&](std::size_t a, std::size_t b) {
+        return Before(ValueOf(*result_.cells[a].cell, x_), ValueOf(*result_.cells[b].cell, x_));
+      });
+    }
     for (const std::size_t i : ordered) {
       const Cell& cell = *result_.cells[i].cell;
       AddPlace(filled, PlaceOf(x_, cell), TickText(x_, cell));
@@ -167,7 +173,7 @@ class BarFinder {
     const json place = row.Place(x_);
     if (place.is_null() || !row.value) return;
     double height = *row.value;
-    if (!over_.empty()) {
+    if (!over_.empty() && !prints_ratios_) {
       const auto base = std::ranges::find_if(rows, [&](const PublishedRow* each) {
         return each->artifact == row.artifact && each->Place(x_) == place && each->ours == over_;
       });
@@ -218,6 +224,7 @@ class BarFinder {
   const PartResult& result_;
   const PublishedRows& published_;
   const std::string x_, metric_, series_, over_;
+  const bool prints_ratios_;
   std::set<std::string> crowded_;  // methods with several cells at a place
   std::vector<json> places_;       // of the panel at hand
 };
@@ -244,7 +251,9 @@ GroupedBars GroupedBarsOf(const json& figure, const PartResult& result,
 GroupedTable GroupedBarsTable(const json& figure, const PartResult& result, const GroupedBars& bars,
                               const PublishedRows& published, const Catalog& catalog) {
   const std::string metric = MetricOf(figure), over = figure.value("normalise", "");
-  GroupedTable table{{"method", AxisWords(AxisOf(figure)), "ours", "published"}, {}, {}};
+  const bool prints_ratios = PrintsRatios(figure);
+  GroupedTable table{{"method", AxisWords(AxisOf(figure)), "ours"}, {}, {}};
+  if (!prints_ratios) table.columns.emplace_back("published");
   if (!over.empty())
     table.columns.insert(table.columns.end(), {"ours / " + over, "published / " + over});
   table.columns.insert(table.columns.end(), {over.empty() ? "ours / published − 1"
@@ -268,14 +277,15 @@ GroupedTable GroupedBarsTable(const json& figure, const PartResult& result, cons
         if (interval) ours = IntervalText(*interval, UnitOf(metric, *cell, catalog));
         if (!interval && !ShownFailure(*cell).empty()) ours = ShownFailure(*cell);
       }
-      if (row != nullptr) {
+      if (row != nullptr && !prints_ratios) {
         std::string unit = BareUnit(row->unit);
         if (units.size() == 1 && !units.contains(unit)) {
           unit = renamed[unit] = *units.begin();  // the figure shows both on one axis
         }
         theirs = Quantity(*row->value, unit.empty() ? "1" : unit);
       }
-      std::vector<std::string> line = {bar.name, panel.places[bar.place], ours, theirs};
+      std::vector<std::string> line = {bar.name, panel.places[bar.place], ours};
+      if (!prints_ratios) line.push_back(theirs);
       if (!over.empty()) {
         std::string ratio = drawn ? RatioText(drawn->second) : "";
         if (said) ratio += (drawn ? " (text " : "(text ") + RatioText(said->second) + ")";
@@ -289,7 +299,8 @@ GroupedTable GroupedBarsTable(const json& figure, const PartResult& result, cons
                                       [](const Interval& each) { return each.value; }),
                              optional(drawn, [](const auto& each) { return each.second; }),
                              row != nullptr && row->calibrated),
-                   cell ? std::to_string(cell->blocks()) : kNone, row ? row->artifact : kNone});
+                   cell ? std::to_string(cell->Values(metric).size()) : kNone,
+                   row ? row->artifact : kNone});
       rows.push_back(std::move(line));
     }
   }

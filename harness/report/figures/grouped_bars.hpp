@@ -1,4 +1,5 @@
-// Finds the bars of a figure of kind "grouped_bars": our numbers, and the papers' over them.
+// Finds the bars of figures of kinds "grouped_bars" and "normalised_bars": our numbers, and the
+// papers' over them.
 #pragma once
 
 #include <cstddef>

@@ -100,19 +100,12 @@ json CommonOf(const Cells& cells, const std::string& key) {
   return values.size() == 1 ? *values.begin() : json();
 }
 
-std::string ShapeInFull(const std::optional<LinkShape>& link) {
-  if (!link) return "unshaped link";
-  std::string words =
-      fmt::format("{} Gbit/s link, {:g} µs per message", link->gbps, link->alpha_us);
-  if (link->has_within()) {
-    words += fmt::format("; within nodes {} Gbit/s, {:g} µs", link->intra_node_gbps,
-                         link->intra_node_us);
-  }
-  return words;
+std::string InFull(const std::optional<LinkShape>& link) {
+  return link ? LinkWordsInFull(*link) : "unshaped link";
 }
 
 std::string FieldWords(const std::string& key, const json& value, bool full_link) {
-  return key == "link" && full_link ? ShapeInFull(StoredLink(value)) : KeyWords(key, value);
+  return key == "link" && full_link ? InFull(StoredLink(value)) : KeyWords(key, value);
 }
 
 // The words that set a panel apart beside its workload. Workers, link and mode always are among
@@ -253,7 +246,10 @@ std::vector<Panel> PanelsOf(const json& figure, const PartResult& result) {
 }
 
 std::string AxisOf(const json& figure) {
-  const char* usual = figure["kind"] == "slopes" ? "cluster" : "workers";
+  const std::string kind = figure["kind"];
+  const char* usual = kind == "slopes"            ? "cluster"
+                      : kind == "normalised_bars" ? "workload"
+                                                  : "workers";
   const std::string x = figure.value("x", usual);
   return x == "link_gbps" ? "link" : x;
 }
@@ -298,7 +294,7 @@ std::string LinkText(const CellConfig& config) {
 
 std::string LinkInFull(const CellConfig& config) {
   const bool own = !config.link && !DeclaredClusterOf(config).empty();
-  return own ? "the cluster's own links" : ShapeInFull(config.link);
+  return own ? "the cluster's own links" : InFull(config.link);
 }
 
 bool Before(const json& one, const json& other) {

@@ -10,7 +10,8 @@
 
 namespace sparfuse::harness {
 
-// Figures are JSON here, as an experiment's file gives them: kinds have unlike keys.
+// Figures are JSON in this folder, as an experiment's file gives them: kinds have unlike keys. So
+// are values of a key of cells that only the figure names.
 
 struct Panel {
   std::vector<std::size_t> cells = {};  // positions in the part, in its order

@@ -69,12 +69,46 @@ bool Agrees(const std::optional<Value>& theirs, const Value& ours) {
 
 }  // namespace
 
+bool StatedSetting::Fits(const CellConfig& config, const std::string& x) const {
+  if (x != "workers" && !Agrees(workers, config.workers)) return false;
+  if (!Agrees(batch_per_worker, config.batch_per_worker)) return false;
+  if (!IsDense(config)) {
+    if (x != "density" && !Agrees(density, config.density)) return false;
+    const bool any = x == "sparsifier" || sparsifier.empty();
+    if (!any && sparsifier != PlainName(config.sparsifier)) return false;
+  }
+  return x == "link" || !config.link || Agrees(gbps, config.link->gbps);
+}
+
+std::vector<std::size_t> ImportedFor(const PartResult& part, const CellConfig& config) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < part.imported.size(); ++i) {
+    const TrialRow& row = *part.imported[i].any;
+    const auto number = [&]<class Number>(const char* key, std::optional<Number>& of) {
+      const json stated = row.config.value(key, json());
+      if (stated.is_number()) of = stated.get<Number>();
+    };
+    StatedSetting setting{.workers = row.workers};
+    number("batch_per_worker", setting.batch_per_worker);
+    number("density", setting.density);
+    number("network_gbps", setting.gbps);
+    const json sparsifier = row.config.value("sparsifier", json());
+    if (sparsifier.is_string()) setting.sparsifier = PlainName(sparsifier.get<std::string>());
+    if (row.method == config.method &&
+        WorkloadLabel(row.workload) == WorkloadLabel(config.workload) && setting.Fits(config)) {
+      found.push_back(i);
+    }
+  }
+  return found;
+}
+
 json PublishedRow::Place(const std::string& x) const {
   const auto optional = [](const auto& number) { return number ? json(*number) : json(); };
-  if (x == "workers") return optional(workers);
-  if (x == "density") return optional(density);
-  if (x == "link") return optional(gbps);
-  return x == "sparsifier" && !sparsifier.empty() ? json(sparsifier) : json();
+  if (x == "workers") return optional(setting.workers);
+  if (x == "density") return optional(setting.density);
+  if (x == "link") return optional(setting.gbps);
+  if (x == "workload" && !workload.empty()) return workload;
+  return x == "sparsifier" && !setting.sparsifier.empty() ? json(setting.sparsifier) : json();
 }
 
 std::optional<StatedGain> GainOf(const PublishedRow& row) {
@@ -120,13 +154,13 @@ PublishedRows::PublishedRows(const json& figure, const PartResult& result,
     row.unit = text("unit");
     row.ours = OursOf(row.method);
     if (!given["of"].is_null()) row.workload = WorkloadLabel(given["of"].get<std::string>());
-    row.sparsifier = PlainName(text("sparsifier"));
     row.hardware = HardwareIn(text("network"));
     row.cluster = text("cluster");
     row.value = NumberIn(row.printed);
-    row.density = NumberIn(text("density"));
-    row.workers = CountIn(text("workers"));
-    row.gbps = SpeedIn(text("network"));
+    row.setting = {.workers = CountIn(text("workers")),
+                   .density = NumberIn(text("density")),
+                   .gbps = SpeedIn(text("network")),
+                   .sparsifier = PlainName(text("sparsifier"))};
     row.stated = given.value("stated", false);
     row.from_text = confidence.starts_with("verbatim");
     row.apart = !row.cluster.empty() && confidence.find("; ") != std::string::npos;
@@ -143,15 +177,8 @@ std::string PublishedRows::OursOf(const std::string& method) const {
 }
 
 bool PublishedRows::Fits(const PublishedRow& row, const CellConfig& config, const std::string& x) {
-  if (x != "workers" && !Agrees(row.workers, config.workers)) return false;
   const bool may_differ = x == "cluster" || row.cluster.empty() || config.cluster.empty();
-  if (!may_differ && row.cluster != config.cluster) return false;
-  if (!IsDense(config)) {
-    if (x != "density" && !Agrees(row.density, config.density)) return false;
-    const bool any = x == "sparsifier" || row.sparsifier.empty();
-    if (!any && row.sparsifier != PlainName(config.sparsifier)) return false;
-  }
-  return x == "link" || !config.link || Agrees(row.gbps, config.link->gbps);
+  return (may_differ || row.cluster == config.cluster) && row.setting.Fits(config, x);
 }
 
 PublishedRows::Placed PublishedRows::PlacedIn(const std::vector<Panel>& panels,
@@ -219,7 +246,7 @@ std::string SettingsThatDiffer(const std::vector<const PublishedRow*>& elsewhere
     const std::string hardware = row->hardware.empty() ? "unstated hardware" : row->hardware;
     auto at = std::ranges::find(workers, hardware, [](const auto& each) { return each.first; });
     if (at == workers.end()) at = workers.insert(workers.end(), {hardware, {}});
-    if (row->workers) at->second.insert(*row->workers);
+    if (row->setting.workers) at->second.insert(*row->setting.workers);
   }
   std::vector<std::string> words;
   for (const auto& [hardware, counts] : workers) {
@@ -239,7 +266,7 @@ void DescribePublished(json& figure, const PublishedRows& published,
   given["elsewhere"] = SettingsThatDiffer(elsewhere);
   for (const PublishedRow& row : published.rows()) {
     std::string setting = row.model;
-    if (row.workers) setting += fmt::format(", {} workers", *row.workers);
+    if (row.setting.workers) setting += fmt::format(", {} workers", *row.setting.workers);
     if (!row.hardware.empty()) setting += ", " + row.hardware;
     given["rows"][row.position].update({{"name", row.name()},
                                         {"of", row.workload.empty() ? json() : json(row.workload)},

@@ -13,22 +13,29 @@
 
 namespace sparfuse::harness {
 
+// The setting that a source states for a number of others.
+struct StatedSetting {
+  std::optional<int> workers = {}, batch_per_worker = {};
+  std::optional<double> density = {}, gbps = {};
+  std::string sparsifier = {};  // in small letters, without origin and punctuation; "": not stated
+
+  // Whether it is the cell's, `x` aside. What the source does not state fits any cell.
+  bool Fits(const CellConfig& config, const std::string& x = "") const;
+};
+
 struct PublishedRow {
   std::size_t position = 0;  // in the entry
   std::string artifact, model, method, metric, printed, unit;
   std::string ours;             // our method; "" if the entry maps it to none
   std::string workload;         // our workload; "": any that the figure shows
-  std::string sparsifier;       // in small letters, without origin and punctuation; "": not stated
   std::string hardware;         // hardware and network; "": not stated
   std::string cluster;          // our cluster that stands for the network; "": any
   std::optional<double> value;  // absent for a range
-  std::optional<double> density;  // these three absent if the paper does not state them
-  std::optional<int> workers;
-  std::optional<double> gbps;
-  bool stated = false;      // a gain "A vs B" in percent
-  bool from_text = false;   // not read from a picture
-  bool apart = false;       // not to be compared with: it is at odds with its own labels
-  bool calibrated = false;  // a cluster of the figure was fitted to it, so it proves nothing
+  StatedSetting setting;        // batch_per_worker absent
+  bool stated = false;          // a gain "A vs B" in percent
+  bool from_text = false;       // not read from a picture
+  bool apart = false;           // not to be compared with: it is at odds with its own labels
+  bool calibrated = false;      // a cluster of the figure was fitted to it, so it proves nothing
 
   // Ours, or theirs of a method that we do not have.
   const std::string& name() const { return ours.empty() ? method : ours; }
@@ -46,6 +53,9 @@ struct StatedGain {
   double ratio = 1;
 };
 std::optional<StatedGain> GainOf(const PublishedRow& row);
+
+// The positions of part.imported whose method, workload and setting are the cell's.
+std::vector<std::size_t> ImportedFor(const PartResult& part, const CellConfig& config);
 
 // A sparsifier's name in small letters, without origin, remark and punctuation: "gaussiank".
 std::string PlainName(const std::string& name);

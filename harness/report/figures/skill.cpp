@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "harness/report/agreement.hpp"
-#include "harness/report/figures/grouped_bars.hpp"
 #include "harness/report/figures/panels.hpp"
 #include "harness/wording/numbers.hpp"
 
@@ -31,65 +30,6 @@ std::vector<std::pair<std::string, double>> FormulaSeconds(const CellResult& cel
   const auto local = cell.Mean("local_seconds"), wire = cell.Mean("wire_seconds");
   if (!local || !wire) return {};
   return {{kLongest, std::max(*local, *wire)}, {kSum, *local + *wire}};
-}
-
-Predictions AgreementPredictions(const json& figure, const PartResult& result) {
-  Predictions found;
-  for (const json& pair : figure["agreement"]["pairs"]) {
-    const CellResult& cell = result.cells[pair["cell"]];
-    const CellConfig& config = cell.cell->config;
-    const double ours = cell.Over(MetricOf(figure))->value;
-    Prediction& one = found.emplace_back();
-    one.setting = fmt::format("{}, {}, {}", config.cluster, config.workload, config.workers);
-    one.theirs = pair["theirs"];
-    one.by = {{kModel, ours}};
-    one.calibrated = pair["calibrated"];
-    one.strata = StrataOf(*cell.cell);
-    const auto step = cell.Mean("step_seconds");
-    for (const auto& [formula, seconds] : FormulaSeconds(cell))
-      if (step) one.by.emplace_back(formula, ours * *step / seconds);
-  }
-  return found;
-}
-
-// Of published ratios to the method that the figure divides by.
-Predictions RatioPredictions(const json& figure, const PartResult& result,
-                             const PublishedRows& published) {
-  const std::string over = figure["normalise"], x = AxisOf(figure);
-  const GroupedBars bars = GroupedBarsOf(figure, result, published);
-  Predictions found;
-  for (std::size_t p = 0; p < bars.panels.size(); ++p) {
-    std::map<std::string, double> first;  // published ratio at the first place, by series
-    for (const GroupedBar& bar : bars.panels[p].bars) {
-      const auto* const drawn = bar.Printed(false);
-      if (drawn == nullptr || !bar.cell || !bar.value) continue;
-      const auto& [row, theirs] = *drawn;
-      Prediction& one = found.emplace_back();
-      one.setting = fmt::format("{}, {}", p, bar.place);
-      one.theirs = theirs;
-      one.by = {{kModel, bar.value->value}};
-      const CellResult& cell = result.cells[*bar.cell];
-      const auto base = FormulaSeconds(result.cells[*result.CounterpartOf(*bar.cell, over)]);
-      for (const auto& [formula, seconds] : FormulaSeconds(cell)) {
-        const auto same =
-            std::ranges::find(base, formula, [](const auto& each) { return each.first; });
-        if (same != base.end()) one.by.emplace_back(formula, same->second / seconds);
-      }
-      one.by.emplace_back(kNoGain, 1);
-      if (bar.place == 0) {
-        first[bar.name] = theirs;
-      } else if (first.contains(bar.name)) {
-        one.by.emplace_back(kFirst, first[bar.name]);
-      }
-      one.calibrated =
-          row->calibrated && std::ranges::any_of(published.rows(), [&](const PublishedRow& other) {
-            return other.calibrated && !other.stated && other.ours == over &&
-                   other.artifact == row->artifact && other.Place(x) == row->Place(x);
-          });
-      one.strata = StrataOf(*cell.cell);
-    }
-  }
-  return found;
 }
 
 // The relative errors of a predictor, of the numbers that it predicts.
@@ -151,17 +91,66 @@ const double* Prediction::By(std::string_view predictor) const {
   return found == by.end() ? nullptr : &found->second;
 }
 
-Predictions PredictionsOf(const json& figure, const PartResult& result,
-                          const PublishedRows& published) {
-  if (figure.contains("agreement")) return AgreementPredictions(figure, result);
+Predictions AgreementPredictions(const json& figure, const PartResult& result) {
+  Predictions found;
+  for (const json& pair : figure["agreement"]["pairs"]) {
+    const CellResult& cell = result.cells[pair["cell"]];
+    const CellConfig& config = cell.cell->config;
+    const double ours = cell.Over(MetricOf(figure))->value;
+    Prediction& one = found.emplace_back();
+    one.setting = fmt::format("{}, {}, {}", config.cluster, config.workload, config.workers);
+    one.theirs = pair["theirs"];
+    one.by = {{kModel, ours}};
+    one.calibrated = pair["calibrated"];
+    one.strata = StrataOf(*cell.cell);
+    const auto step = cell.Mean("step_seconds");
+    for (const auto& [formula, seconds] : FormulaSeconds(cell))
+      if (step) one.by.emplace_back(formula, ours * *step / seconds);
+  }
+  return found;
+}
+
+Predictions RatioPredictions(const json& figure, const PartResult& result,
+                             const PublishedRows& published, const GroupedBars& bars) {
   const auto shown = figure["cells"].get<std::vector<std::size_t>>();
   const bool declared = std::ranges::all_of(shown, [&](std::size_t i) {
     return !DeclaredClusterOf(result.cells[i].cell->config).empty();
   });
-  const bool ratios = figure["kind"] == "grouped_bars" && figure.contains("normalise");
-  return ratios && declared && !published.rows().empty()
-             ? RatioPredictions(figure, result, published)
-             : Predictions();
+  const std::string over = figure.value("normalise", ""), x = AxisOf(figure);
+  Predictions found;
+  if (!declared || over.empty()) return found;
+  for (std::size_t p = 0; p < bars.panels.size(); ++p) {
+    std::map<std::string, double> first;  // published ratio at the first place, by series
+    for (const GroupedBar& bar : bars.panels[p].bars) {
+      const auto* const drawn = bar.Printed(false);
+      if (drawn == nullptr || !bar.cell || !bar.value) continue;
+      const auto& [row, theirs] = *drawn;
+      Prediction& one = found.emplace_back();
+      one.setting = fmt::format("{}, {}", p, bar.place);
+      one.theirs = theirs;
+      one.by = {{kModel, bar.value->value}};
+      const CellResult& cell = result.cells[*bar.cell];
+      const auto base = FormulaSeconds(result.cells[*result.CounterpartOf(*bar.cell, over)]);
+      for (const auto& [formula, seconds] : FormulaSeconds(cell)) {
+        const auto same =
+            std::ranges::find(base, formula, [](const auto& each) { return each.first; });
+        if (same != base.end()) one.by.emplace_back(formula, same->second / seconds);
+      }
+      one.by.emplace_back(kNoGain, 1);
+      if (bar.place == 0) {
+        first[bar.name] = theirs;
+      } else if (first.contains(bar.name)) {
+        one.by.emplace_back(kFirst, first[bar.name]);
+      }
+      one.calibrated =
+          row->calibrated && std::ranges::any_of(published.rows(), [&](const PublishedRow& other) {
+            return other.calibrated && !other.stated && other.ours == over &&
+                   other.artifact == row->artifact && other.Place(x) == row->Place(x);
+          });
+      one.strata = StrataOf(*cell.cell);
+    }
+  }
+  return found;
 }
 
 Predictions BeyondFirst(const Predictions& predictions) {
@@ -222,10 +211,15 @@ std::vector<TestbedPredictions> PredictionsIn(const Experiment& experiment,
     for (json figure : result.part->figures) {
       const std::string kind = figure["kind"];
       if (!figure.contains("published")) continue;
-      if (kind == "agreement")
+      Predictions predictions;
+      if (kind == "agreement") {
         figure["agreement"] = AgreementOf(figure, result, experiment.calibration, catalog);
-      const PublishedRows published(figure, result, experiment.calibration);
-      auto predictions = PredictionsOf(figure, result, published);
+        predictions = AgreementPredictions(figure, result);
+      } else if (kind == "grouped_bars") {
+        const PublishedRows published(figure, result, experiment.calibration);
+        predictions =
+            RatioPredictions(figure, result, published, GroupedBarsOf(figure, result, published));
+      }
       if (predictions.empty()) continue;
       found.push_back({experiment.id, figure.value("name", result.part->id + "-" + kind),
                        std::move(predictions)});

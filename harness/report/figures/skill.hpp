@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/report/figures/grouped_bars.hpp"
 #include "harness/report/figures/published_rows.hpp"
 #include "harness/wording/table.hpp"
 
@@ -32,11 +33,15 @@ struct Prediction {
   const double* By(std::string_view predictor) const;
 };
 
-// The predictions of a figure of kind "agreement", or of published ratios that one of kind
-// "grouped_bars" shows. Empty unless its cells model the paper's machines. An agreement's entry has
-// its pairs (harness/report/agreement.hpp).
-std::vector<Prediction> PredictionsOf(const nlohmann::json& figure, const PartResult& result,
-                                      const PublishedRows& published);
+// The predictions of a figure of kind "agreement" with published numbers, whose entry has its pairs
+// (harness/report/agreement.hpp).
+std::vector<Prediction> AgreementPredictions(const nlohmann::json& figure,
+                                             const PartResult& result);
+
+// The predictions of published ratios beside a figure's `bars`. Empty unless these are ratios, and
+// its cells model the paper's machines.
+std::vector<Prediction> RatioPredictions(const nlohmann::json& figure, const PartResult& result,
+                                         const PublishedRows& published, const GroupedBars& bars);
 
 // Those that the figure's first number predicts, too; empty if it predicts all.
 std::vector<Prediction> BeyondFirst(const std::vector<Prediction>& predictions);

@@ -20,7 +20,7 @@ struct ResultRecord {
   // "imported", of others
   std::string_view what;
   std::string part;
-  // That tell the cells of the part apart, the method first.
+  // That tell the cells of the part apart, the method first. JSON: other keys in each part.
   nlohmann::ordered_json keys = nlohmann::ordered_json::object();
   std::string metric, unit;  // "seconds", "bytes", "images/s"; "" for a pure number
   std::string over;          // of a ratio or difference: a method, or the other cell's keys

@@ -238,10 +238,16 @@ TEST_F(Figures, FinalMetricsOverTheReferencesStandBesidePublishedRatios) {
   Add("b", 8, {{"final_metric", 0.6}});
   AddRow("B", 8, "0.977");
   const json figure = Completed({{"kind", "normalised_bars"}});
-  EXPECT_EQ(RowsIn(figure), (Rows{{"b", "m", "0.75x", "0.98x (M, Fig1)", "-23.2 %", "1"}}));
-  EXPECT_EQ(figure["panels"][0]["printed"], json({nullptr, 0}));
-  EXPECT_EQ(figure["panels"][0]["head"], "");
-  EXPECT_EQ(figure["reference"], "a");
+  EXPECT_EQ(figure["tables"][0]["columns"],
+            json({"method", "workload", "ours", "ours / a", "published / a",
+                  "of the ratios: ours / published − 1", "n", "published in"}));
+  EXPECT_EQ(RowsIn(figure), (Rows{{"b", "m", "0.600", "0.75x", "0.98x", "-23.2 %", "1", "Fig1"}}));
+  const json& panel = figure["panels"][0];
+  EXPECT_EQ(panel["head"], "");
+  EXPECT_EQ(panel["places"], json({"m"}));
+  ASSERT_EQ(panel["bars"].size(), 1u);
+  EXPECT_EQ(panel["bars"][0]["printed"], json({{0, 0.977}}));
+  EXPECT_EQ(figure["normalise"], "a");
 }
 
 TEST_F(Figures, SensitivityNamesTheInputThatTurnsTheOrderRound) {
@@ -280,6 +286,48 @@ TEST_F(Figures, AZeroIsNoMissingValue) {
   const json figure = Completed({{"kind", "grouped_bars"}, {"y", "tensors_missing"}});
   EXPECT_EQ(figure["panels"][0]["bars"][0]["why"], "exactly 0");
   EXPECT_EQ(figure["panels"][0]["bars"][1]["why"], "no value");
+}
+
+TEST(ImportedFor, FindsThoseWhoseStatedSettingIsTheCells) {
+  CellConfig dense, sparse;
+  dense.method = "a";
+  sparse.method = "b";
+  sparse.sparsifier = "dgc@safusion";
+  sparse.density = 0.01;
+  for (CellConfig* config : {&dense, &sparse}) {
+    config->workload = "m";
+    config->workers = 2;
+    config->batch_per_worker = 16;
+    config->link = LinkShape{.gbps = 1};
+  }
+  const auto stands_beside = [&](const CellConfig& config, const json& changed) {
+    TrialRow row;
+    row.method = "a";
+    row.workload = "m";
+    row.workers = 2;
+    json stated = {{"density", nullptr},
+                   {"sparsifier", nullptr},
+                   {"batch_per_worker", nullptr},
+                   {"network_gbps", nullptr}};
+    stated.update(changed);
+    if (changed.contains("method")) row.method = changed["method"];
+    if (changed.contains("workload")) row.workload = changed["workload"];
+    if (changed.contains("workers")) row.workers = changed["workers"];
+    row.config = stated;
+    PartResult part;
+    part.imported.emplace_back().any = &row;
+    return !ImportedFor(part, config).empty();
+  };
+  EXPECT_TRUE(stands_beside(dense, json::object()));
+  EXPECT_TRUE(stands_beside(dense, {{"batch_per_worker", 16}, {"network_gbps", 1.0}}));
+  EXPECT_TRUE(stands_beside(dense, {{"density", 0.1}}));  // which a dense cell does not have
+  EXPECT_TRUE(stands_beside(sparse, {{"method", "b"}, {"density", 0.01}, {"sparsifier", "DGC"}}));
+  for (const json& other : {json{{"workers", 4}}, json{{"method", "c"}}, json{{"workload", "n"}},
+                            json{{"batch_per_worker", 8}}, json{{"network_gbps", 10.0}}}) {
+    EXPECT_FALSE(stands_beside(dense, other)) << other;
+  }
+  EXPECT_FALSE(stands_beside(sparse, {{"method", "b"}, {"density", 0.1}}));
+  EXPECT_FALSE(stands_beside(sparse, {{"method", "b"}, {"sparsifier", "topk"}}));
 }
 
 TEST(PublishedNames, SparsifiersHaveOne) {

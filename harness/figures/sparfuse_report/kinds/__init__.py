@@ -6,7 +6,6 @@ and the styles of methods. It returns a Drawn, or raises NoData where no trial c
 
 from sparfuse_report.kinds import (
     ablation,
-    accuracy,
     agreement,
     bars,
     convergence,
@@ -33,7 +32,7 @@ KINDS = {
     "bytes": bars.bytes_per_step,
     "waiting": waiting.waiting,
     "dual_line": sweep.dual_line,
-    "normalised_bars": accuracy.normalised_bars,
+    "normalised_bars": grouped.grouped_bars,
     "sensitivity": sensitivity.sensitivity,
     "ablation": ablation.ablation,
     "agreement": agreement.agreement,

@@ -37,10 +37,13 @@ class Bar:
 
 
 class Panel(selection.Panel):
-    def __init__(self, part, published, given):
+    def __init__(self, part, published, given, metric):
         super().__init__(part, given)
-        self.places = given["places"]  # words of ticks
+        self.places = list(given["places"])  # words of ticks
         self.bars = [Bar.of(part, published, bar) for bar in given["bars"]]
+        perplexity = (bar.place for bar in self.bars if bar.cell and "perplex" in bar.cell.unit(metric))
+        for place in set(perplexity):
+            self.places[place] += "\n(perplexity: lower is better)"
 
 
 def _imported_marks(panels, beside, y):
@@ -115,11 +118,12 @@ def whose_whiskers(cells, over):
 
 def grouped_bars(experiment, part, figure, styles):
     """Draws `y` grouped by `x`, one bar for each value of `series`. With `normalise`, bars are ratios
-    to that method within each group; only such ratios compare between unlike hardware."""
+    to that method within each group; only such ratios compare between unlike hardware. A figure of
+    kind "normalised_bars" has such ratios by workload, and published numbers that are ratios."""
     x, y, series = figure["x"], selection.metric_of(figure), figure.get("series", "method")
     normalise, published = figure.get("normalise"), papers.Published(figure)
-    chosen = selection.shown_with(part, figure, y)
-    panels = [Panel(part, published, given) for given in figure["panels"]]
+    chosen = selection.shown_with(part, figure, y, but=normalise)
+    panels = [Panel(part, published, given, y) for given in figure["panels"]]
     labels = dict(figure["names"])
     looks, order = styles, list(labels)
     if series == "method":
@@ -182,6 +186,9 @@ def grouped_bars(experiment, part, figure, styles):
         + ("; dots: single blocks." if draw.dots else "."),
         f"Whiskers: {whose_whiskers(chosen, over)}, drawn around the bar{ends}." if draw.paired else "",
         published.source,
+        "The paper's models and data differ: compare only the order."
+        if published and figure["kind"] == "normalised_bars"
+        else "",
         published.elsewhere,
         beside.words(),
     )
