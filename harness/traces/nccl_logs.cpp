@@ -13,6 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "core/cost/collective_choice.hpp"
+#include "harness/clusters/imported/link_log_readers.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/log_text.hpp"

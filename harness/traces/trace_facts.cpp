@@ -70,6 +70,7 @@ struct Exchange {
 // The facts of one step.
 struct StepFacts {
   const Window* window = nullptr;
+  std::size_t position = 0;  // of the window
   int passes = 0;
   Time first_forward = 0, backward_begin = 0, backward_end = 0;
   std::vector<Accumulation> accumulations;
@@ -201,8 +202,17 @@ class FactsMaker {
   void CheckExchanges(StepFacts& step) const;
   void CheckSteps(const std::vector<StepFacts>& steps) const;
   TracedDevice OnDevice() const;
+  bool OfDevice() const { return !Of(EventKind::kKernel).empty(); }
   std::vector<TracedExchange> ExchangesOf(const std::vector<StepFacts>& steps,
                                           std::vector<std::string>& notes) const;
+  // The steps with a backward pass; the first, which is unlike others, only if there are few.
+  std::vector<StepFacts> UsedSteps(TraceFacts& facts) const;
+  void AddTimes(const std::vector<StepFacts>& steps, TraceFacts& facts) const;
+  static void AddHostTimes(const std::vector<StepFacts>& steps, TraceFacts& facts);
+  void AddDeviceFacts(const std::vector<StepFacts>& steps, TraceFacts& facts) const;
+  static void AddTensors(const std::vector<StepFacts>& steps, TraceFacts& facts);
+  void AddExchanges(const std::vector<StepFacts>& steps, TraceFacts& facts) const;
+  static void AddBroadcasts(const std::vector<StepFacts>& steps, TraceFacts& facts);
 
   // The events that begin in [from, to). `events` are in order of begin.
   static std::span<const TraceEvent* const> Within(const Events& events, Time from, Time to) {
@@ -737,6 +747,11 @@ std::optional<Spread> Over(const std::vector<StepFacts>& steps, Of of) {
   return SpreadOf(std::move(all));
 }
 
+// A time, or none, for Over.
+std::vector<Time> One(std::optional<Time> value) {
+  return value ? std::vector<Time>{*value} : std::vector<Time>();
+}
+
 TraceFacts FactsMaker::Make() {
   Sort();
   FindWindows();
@@ -747,14 +762,34 @@ TraceFacts FactsMaker::Make() {
   facts.world = trace_.world;
   facts.backend = trace_.backend;
   facts.hardware = trace_.hardware;
+  const std::vector<StepFacts> steps = UsedSteps(facts);
+  AddTimes(steps, facts);
+  AddHostTimes(steps, facts);
+  if (OfDevice()) AddDeviceFacts(steps, facts);
+  AddTensors(steps, facts);
+  AddExchanges(steps, facts);
+  AddBroadcasts(steps, facts);
+  if (facts.period_us) {
+    facts.rest_us = facts.period_us->median - facts.forward_us.median - facts.backward_us.median -
+                    facts.update_us.median - (facts.exposed_us ? facts.exposed_us->median : 0);
+  }
+  if (const int regions = steps.front().compiled_regions; regions > 0) {
+    facts.compiled_regions = regions;
+    facts.notes.push_back(
+        fmt::format("backward in {} compiled region{}: gradients come out at their ends", regions,
+                    regions == 1 ? "" : "s"));
+  }
+  return facts;
+}
+
+std::vector<StepFacts> FactsMaker::UsedSteps(TraceFacts& facts) const {
   std::vector<StepFacts> steps;
-  std::vector<std::size_t> positions;  // of used steps among the windows
   for (std::size_t i = 0; i < windows_.size(); ++i) {
     facts.steps_found.push_back(windows_[i].name);
     StepFacts step = StepOf(windows_[i]);
     if (step.passes == 0) continue;
+    step.position = i;
     steps.push_back(std::move(step));
-    positions.push_back(i);
   }
   if (steps.empty()) {
     Fail(
@@ -764,14 +799,13 @@ TraceFacts FactsMaker::Make() {
   }
   if (steps.size() >= 3) {
     steps.erase(steps.begin());
-    positions.erase(positions.begin());
   } else {
     facts.notes.push_back(
         fmt::format("{} step{}: too few to tell a usual step; expected four or more", steps.size(),
                     steps.size() == 1 ? "" : "s"));
   }
   CheckSteps(steps);
-  const bool device = !Of(EventKind::kKernel).empty();
+  const bool device = OfDevice();
   facts.device = device ? "device" : "cpu";
   for (StepFacts& step : steps) {
     device ? AddCollectives(step) : AddGloo(step);
@@ -785,48 +819,51 @@ TraceFacts FactsMaker::Make() {
     passes.insert(step.passes);
   }
   facts.passes_a_step.assign(passes.begin(), passes.end());
+  return steps;
+}
 
-  const auto one = [](std::optional<Time> value) {
-    return value ? std::vector<Time>{*value} : std::vector<Time>();
-  };
-  const auto over = [&](auto of) { return Over(steps, of); };
+void FactsMaker::AddTimes(const std::vector<StepFacts>& steps, TraceFacts& facts) const {
   std::vector<std::pair<Time, Time>> computing;
   for (const DeviceWork& work : compute_) computing.emplace_back(work.begin, work.end);
   const Cover busy(std::move(computing));
   std::vector<double> periods, idle;
   for (std::size_t i = 1; i < steps.size(); ++i) {
-    if (positions[i] != positions[i - 1] + 1) continue;
+    if (steps[i].position != steps[i - 1].position + 1) continue;
     const Time from = *steps[i - 1].first_kernel, to = *steps[i].first_kernel;
     periods.push_back(Us(to - from));
     idle.push_back(Us(to - from - busy.Between(from, to)));
   }
   facts.period_us = SpreadOf(periods);
   if (!idle.empty()) facts.idle.period_us = Median(idle);
-  facts.forward_us = *over([&](const StepFacts& s) { return one(s.forward); });
-  facts.backward_us = *over([&](const StepFacts& s) { return one(s.backward); });
-  facts.update_us = over([&](const StepFacts& s) { return one(s.update); }).value_or(Spread());
+  facts.forward_us = *Over(steps, [&](const StepFacts& s) { return One(s.forward); });
+  facts.backward_us = *Over(steps, [&](const StepFacts& s) { return One(s.backward); });
+  facts.update_us =
+      Over(steps, [&](const StepFacts& s) { return One(s.update); }).value_or(Spread());
   const auto idle_of = [&](Time StepFacts::*part) {
-    return over([&](const StepFacts& s) { return one(s.*part); })->median;
+    return Over(steps, [&](const StepFacts& s) { return One(s.*part); })->median;
   };
   facts.idle.forward_us = idle_of(&StepFacts::idle_forward);
   facts.idle.backward_us = idle_of(&StepFacts::idle_backward);
   facts.idle.update_us = idle_of(&StepFacts::idle_update);
+}
+
+void FactsMaker::AddHostTimes(const std::vector<StepFacts>& steps, TraceFacts& facts) {
   if (std::ranges::any_of(steps, [](const StepFacts& s) { return !s.hooks.empty(); })) {
-    facts.hooks_us = over([&](const StepFacts& s) {
+    facts.hooks_us = Over(steps, [&](const StepFacts& s) {
       Time tails = 0;
       for (const Accumulation& each : s.accumulations) tails += each.tail();
-      return one(tails);
+      return One(tails);
     });
   }
   TracedHost& host = facts.host;
   host.forward_us =
-      over([&](const StepFacts& s) { return one(s.backward_begin - s.first_forward); });
+      Over(steps, [&](const StepFacts& s) { return One(s.backward_begin - s.first_forward); });
   host.backward_us =
-      over([&](const StepFacts& s) { return one(s.backward_end - s.backward_begin); });
-  host.update_us = over([&](const StepFacts& s) { return one(s.update_host); });
-  host.hook_us_a_tensor = over([](const StepFacts& s) { return s.hooks; });
-  host.exchange_call_us = over([](const StepFacts& s) { return s.calls; });
-  host.copy_back_us_a_tensor = over([](const StepFacts& s) { return s.copies_back; });
+      Over(steps, [&](const StepFacts& s) { return One(s.backward_end - s.backward_begin); });
+  host.update_us = Over(steps, [&](const StepFacts& s) { return One(s.update_host); });
+  host.hook_us_a_tensor = Over(steps, [](const StepFacts& s) { return s.hooks; });
+  host.exchange_call_us = Over(steps, [](const StepFacts& s) { return s.calls; });
+  host.copy_back_us_a_tensor = Over(steps, [](const StepFacts& s) { return s.copies_back; });
   std::vector<Time> calls;
   for (const StepFacts& step : steps)
     calls.insert(calls.end(), step.calls.begin(), step.calls.end());
@@ -835,23 +872,26 @@ TraceFacts FactsMaker::Make() {
     facts.exchange_call_tenth_us = Us(calls[calls.size() / kTenth]);
     facts.exchange_call_ninetieth_us = Us(calls[calls.size() - 1 - calls.size() / kTenth]);
   }
-  if (device) {
-    std::vector<double> shares, lags;
-    for (const StepFacts& step : steps) {
-      shares.push_back(step.idle_share);
-      lags.insert(lags.end(), step.lags_us.begin(), step.lags_us.end());
-      if (options_.keep_kernels) facts.kernels.push_back(step.kernels);
-    }
-    facts.idle_share_of_backward = Median(shares);
-    facts.launch_lag_us = SpreadOf(lags);
-    facts.bound = *facts.idle_share_of_backward > kHostBound ? "host-bound"
-                  : *facts.idle_share_of_backward < kDeviceBound && facts.launch_lag_us &&
-                          facts.launch_lag_us->median > kDeviceBoundLagUs
-                      ? "device-bound"
-                      : "mixed";
-    facts.on_device = OnDevice();
-  }
+}
 
+void FactsMaker::AddDeviceFacts(const std::vector<StepFacts>& steps, TraceFacts& facts) const {
+  std::vector<double> shares, lags;
+  for (const StepFacts& step : steps) {
+    shares.push_back(step.idle_share);
+    lags.insert(lags.end(), step.lags_us.begin(), step.lags_us.end());
+    if (options_.keep_kernels) facts.kernels.push_back(step.kernels);
+  }
+  facts.idle_share_of_backward = Median(shares);
+  facts.launch_lag_us = SpreadOf(lags);
+  facts.bound = *facts.idle_share_of_backward > kHostBound ? "host-bound"
+                : *facts.idle_share_of_backward < kDeviceBound && facts.launch_lag_us &&
+                        facts.launch_lag_us->median > kDeviceBoundLagUs
+                    ? "device-bound"
+                    : "mixed";
+  facts.on_device = OnDevice();
+}
+
+void FactsMaker::AddTensors(const std::vector<StepFacts>& steps, TraceFacts& facts) {
   for (std::size_t k = 0; k < steps.front().accumulations.size(); ++k) {
     std::vector<double> ready, idle_before;
     for (const StepFacts& step : steps) {
@@ -866,7 +906,9 @@ TraceFacts FactsMaker::Make() {
   }
   if (!facts.same_order)
     facts.notes.push_back("tensors of other shapes are ready at one position in its steps");
+}
 
+void FactsMaker::AddExchanges(const std::vector<StepFacts>& steps, TraceFacts& facts) const {
   facts.exchanges = ExchangesOf(steps, facts.notes);
   if (const std::size_t after = steps.front().after_backward; after > 0) {
     facts.notes.push_back(fmt::format(
@@ -874,24 +916,25 @@ TraceFacts FactsMaker::Make() {
         after == 1 ? "" : "s", after == 1 ? "is" : "are"));
   }
   if (!facts.exchanges.empty()) {
-    facts.exposed_us = over([&](const StepFacts& step) {
+    facts.exposed_us = Over(steps, [&](const StepFacts& step) {
       Time last = step.end_of_backward;
       for (const Exchange& each : step.exchanges) last = std::max(last, each.end);
-      return one(last - step.end_of_backward);
+      return One(last - step.end_of_backward);
     });
     const bool beside = std::ranges::any_of(steps, [](const StepFacts& s) { return s.beside; });
-    if (device && !beside) {
+    if (OfDevice() && !beside) {
       facts.notes.push_back(
           "no exchange runs beside a kernel of backward, though each was launched "
           "before its end: a queue or a stream holds them back");
     }
-    if (facts.world > 1) {
-      facts.notes.push_back(kWaitingNote);
-    }
+    if (facts.world > 1) facts.notes.push_back(kWaitingNote);
   }
-  facts.buffers_us = over([&](const StepFacts& step) {
+}
+
+void FactsMaker::AddBroadcasts(const std::vector<StepFacts>& steps, TraceFacts& facts) {
+  facts.buffers_us = Over(steps, [&](const StepFacts& step) {
                        const Time until = step.origin;
-                       return one(Cover(step.broadcasts).Between(until - step.forward, until));
+                       return One(Cover(step.broadcasts).Between(until - step.forward, until));
                      })->median;
   std::map<std::string, TracedBroadcast> before;
   for (const StepFacts& step : steps) {
@@ -903,17 +946,6 @@ TraceFacts FactsMaker::Make() {
     }
   }
   for (const auto& [name, each] : before) facts.before_backward.push_back(each);
-  if (facts.period_us) {
-    facts.rest_us = facts.period_us->median - facts.forward_us.median - facts.backward_us.median -
-                    facts.update_us.median - (facts.exposed_us ? facts.exposed_us->median : 0);
-  }
-  if (const int regions = steps.front().compiled_regions; regions > 0) {
-    facts.compiled_regions = regions;
-    facts.notes.push_back(
-        fmt::format("backward in {} compiled region{}: gradients come out at their ends", regions,
-                    regions == 1 ? "" : "s"));
-  }
-  return facts;
 }
 
 }  // namespace

@@ -5,17 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
-#include <numeric>
 
 #include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
-#include "harness/clusters/cluster_calibration.hpp"
-#include "harness/clusters/imported/without_input.hpp"
-#include "harness/files/durable_file.hpp"
-#include "harness/files/toml_file.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "workloads/catalog/catalog.hpp"
 
@@ -25,7 +19,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using workloads::LayerTensor;
-using Shape = std::vector<std::int64_t>;
 
 constexpr double kLeastSpread = 1.05;
 constexpr double kNotedSpread = 1.5, kMostSpread = 3;
@@ -50,161 +43,7 @@ std::string NameOfFile(std::string file) {
   return file;
 }
 
-std::string ShapeName(const Shape& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
-
-// "64x3x7x7: 2 in the trace, 1 in the table", for shapes whose counts differ.
-std::string CountsText(const std::map<Shape, std::pair<int, int>>& counts) {
-  std::vector<std::string> parts;
-  for (const auto& [shape, of] : counts) {
-    if (of.first != of.second) {
-      parts.push_back(fmt::format("{}: {} in the trace, {} in the table", ShapeName(shape),
-                                  of.first, of.second));
-    }
-  }
-  return fmt::format("{}", fmt::join(parts, "; "));
-}
-
-// How often `part` is a subsequence of `whole`, up to 2.
-int WaysToLeaveOut(const std::vector<Shape>& part, const std::vector<Shape>& whole) {
-  std::vector<int> ways(part.size() + 1, 0);
-  ways[0] = 1;
-  for (const Shape& each : whole) {
-    for (std::size_t i = part.size(); i-- > 0;) {
-      if (part[i] == each) ways[i + 1] = std::min(2, ways[i + 1] + ways[i]);
-    }
-  }
-  return ways.back();
-}
-
-// Joins the traced gradients with the tensors of a table.
-class Joiner {
- public:
-  Joiner(const TraceFacts& facts, std::span<const LayerTensor> table, const std::string& file)
-      : facts_(facts), table_(table), file_(file) {}
-
-  JoinedTensors Join() {
-    const std::size_t n = facts_.tensors.size();
-    if (n > table_.size()) {
-      Fail(
-          fmt::format("{} gradients, and the table has {} tensors: expected the table of this "
-                      "model, with tensors that the table may count as frozen",
-                      n, table_.size()));
-    }
-    const bool shapes = std::ranges::all_of(
-        facts_.tensors, [](const TracedTensor& tensor) { return tensor.shape.has_value(); });
-    shapes ? ByShape() : ByBuckets();
-    return std::move(joined_);
-  }
-
- private:
-  [[noreturn]] void Fail(const std::string& what) const {
-    SPARFUSE_THROW(kConfig, fmt::format("{} and {}: {}", facts_.file, file_, what));
-  }
-
-  void ByShape() {
-    std::vector<Shape> traced, known;
-    std::map<Shape, std::pair<int, int>> counts;
-    for (const TracedTensor& tensor : facts_.tensors) {
-      traced.push_back(*tensor.shape);
-      ++counts[traced.back()].first;
-    }
-    for (const LayerTensor& tensor : table_) {
-      known.emplace_back(tensor.shape.begin(), tensor.shape.end());
-      ++counts[known.back()].second;
-    }
-    if (traced == known) {
-      ByPosition();
-      return;
-    }
-    const bool as_many = std::ranges::all_of(
-        counts, [](const auto& each) { return each.second.first == each.second.second; });
-    if (as_many) {
-      InOtherOrder(traced, known);
-    } else if (traced.size() < known.size() && WaysToLeaveOut(traced, known) == 1) {
-      LeavingOut(traced, known);
-    } else {
-      Fail(fmt::format("shapes differ ({}): expected the table of this model{}", CountsText(counts),
-                       traced.size() < known.size()
-                           ? ", so that order and shapes tell the unused parameters"
-                           : ""));
-    }
-  }
-
-  void ByPosition() {
-    joined_.positions.resize(facts_.tensors.size());
-    std::iota(joined_.positions.begin(), joined_.positions.end(), std::size_t{0});
-  }
-
-  void InOtherOrder(const std::vector<Shape>& traced, const std::vector<Shape>& known) {
-    std::map<Shape, std::vector<std::size_t>> positions;
-    for (std::size_t i = 0; i < known.size(); ++i) positions[known[i]].push_back(i);
-    std::map<Shape, std::size_t> next;
-    for (const Shape& shape : traced) joined_.positions.push_back(positions[shape][next[shape]++]);
-    joined_.notes.push_back(
-        "gradients come out in another order than the table's: tensors of one shape take names in "
-        "the table's order, which may be swapped among them");
-  }
-
-  void LeavingOut(const std::vector<Shape>& traced, const std::vector<Shape>& known) {
-    std::vector<std::string> unused;
-    for (std::size_t i = 0; i < known.size(); ++i) {
-      const std::size_t at = joined_.positions.size();
-      if (at < traced.size() && traced[at] == known[i]) {
-        joined_.positions.push_back(i);
-      } else {
-        unused.push_back(table_[i].name);
-      }
-    }
-    joined_.notes.push_back(
-        fmt::format("unused in the trace, and left out: {}", fmt::join(unused, ", ")));
-  }
-
-  // Joins DDP's buckets, which are sums of neighbouring tensors.
-  void ByBuckets() {
-    if (facts_.tensors.size() != table_.size()) {
-      Fail(
-          fmt::format("{} gradients without shapes, and {} tensors: expected as many, or a trace "
-                      "with record_shapes=True",
-                      facts_.tensors.size(), table_.size()));
-    }
-    ByPosition();
-    if (facts_.exchanges.empty()) {
-      joined_.notes.push_back(
-          "neither shapes nor exchanges prove that its gradients are the "
-          "table's, in its order: record_shapes=True does");
-      return;
-    }
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < facts_.exchanges.size(); ++i) {
-      const std::int64_t elements = facts_.exchanges[i].elements.value_or(0);
-      std::int64_t sum = 0;
-      while (at < table_.size() && sum < elements)
-        sum += static_cast<std::int64_t>(table_[at++].numel);
-      if (sum == elements) continue;
-      Fail(
-          fmt::format("without shapes, exchange {} of {} elements is no sum of the table's next "
-                      "tensors ({} up to {}): expected DDP's buckets in the table's order, or a "
-                      "trace with record_shapes=True",
-                      i, elements, sum, table_[at - 1].name));
-    }
-    if (at != table_.size()) {
-      Fail(fmt::format("exchanges end before tensor {}: expected all tensors in them",
-                       table_[at].name));
-    }
-  }
-
-  const TraceFacts& facts_;
-  const std::span<const LayerTensor> table_;
-  const std::string& file_;
-  JoinedTensors joined_;
-};
-
 }  // namespace
-
-JoinedTensors JoinTensors(const TraceFacts& facts, std::span<const LayerTensor> table,
-                          const std::string& table_file) {
-  return Joiner(facts, table, table_file).Join();
-}
 
 std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node) {
   const TraceFacts& first = ranks.front();
@@ -437,7 +276,7 @@ class ModelMaker {
         const LayerTensor& of = known_->table->layers.tensors[joined_.positions[k]];
         tensor = {{"name", of.name}, {"shape", of.shape}, {"macs", of.macs}};
       } else {
-        tensor = {{"name", fmt::format("t{:03}-{}", k, ShapeName(*traced.shape))},
+        tensor = {{"name", fmt::format("t{:03}-{}", k, fmt::join(*traced.shape, "x"))},
                   {"shape", *traced.shape},
                   {"macs", 0}};
       }
@@ -682,124 +521,6 @@ ordered_json TraceRecord(const TracedModel& model) {
   made["ranks"] = ordered_json::array();
   for (const TraceFacts& each : model.ranks) made["ranks"].push_back(ordered_json(ToJson(each)));
   made["transfers"] = model.transfers ? ordered_json(ToJson(*model.transfers)) : ordered_json();
-  return made;
-}
-
-namespace {
-
-constexpr const char* kTraceTitle = "trace of torch.profiler";
-
-std::string InputText(const DeclaredInput& input) {
-  return fmt::format(
-      "[input.{}]\nvalue  = {:.6g}\nlow    = {:.6g}\nhigh   = {:.6g}\nkind   = \"{}\"\nsource = "
-      "{}\n\n",
-      input.name, input.value, std::min(input.low, input.value), std::max(input.high, input.value),
-      input.kind, Shown(input.source));
-}
-
-std::string ComputeText(const TracedModel& model, const std::string& table) {
-  return fmt::format(
-      "[[compute]]\nworkload         = \"table:{}\"\nbatch_per_worker = {}\nforward_ms       = "
-      "{:.6g}\nbackward_ms      = {:.6g}\nspread           = {:.4g}\nkind             = \"{}\"\n"
-      "source           = {}\n",
-      table, model.batch, model.forward_ms, model.backward_ms, model.spread, kTraceKind,
-      Shown(model.source));
-}
-
-std::string ReferenceText(const TracedModel& model, const std::string& table) {
-  const TracedReference& of = *model.reference;
-  std::string text = fmt::format(
-      "\n[[reference]]\nworkload         = \"table:{}\"\nbatch_per_worker = {}\nworkers          "
-      "= {}\nmethod           = \"{}\"\nstep_ms          = {:.6g}\n",
-      table, model.batch, of.workers, of.method, of.step_ms);
-  if (of.exposed_ms > 0) text += fmt::format("exposed_ms       = {:.6g}\n", of.exposed_ms);
-  return text + fmt::format("spread           = {:.4g}\nsource           = {}\n", of.spread,
-                            Shown(model.source));
-}
-
-}  // namespace
-
-ClusterWithTrace WithTrace(std::string text, const std::string& file, const TracedModel& model,
-                           const ImportedLinks& links, const std::string& table,
-                           StatedInputs stated) {
-  // Removes the text of an earlier import.
-  text = WithMarkedBlock(std::move(text), file, kTraceTitle, "");
-  std::vector<DeclaredInput> inputs = model.inputs;
-  for (DeclaredInput input : links.inputs) inputs.push_back(std::move(input));
-  ClusterWithTrace made;
-  std::string body;
-  for (const DeclaredInput& input : inputs) {
-    const std::string at = "/input/" + input.name;
-    if (stated == StatedInputs::kReplaced) text = WithoutInput(text, input.name);
-    const TomlFile left = TomlFile::Parse(text, file);
-    if (left.Find(at) == nullptr) {
-      body += InputText(input);
-    } else if (stated == StatedInputs::kStay) {
-      made.stated.push_back(input);
-    } else {
-      left.Fail(at,
-                "it stands within the one table of all inputs: expected [input], and a line an "
-                "input, so that the trace's can stand in its place");
-    }
-  }
-  body += ComputeText(model, table);
-  if (model.reference) body += ReferenceText(model, table);
-  text = WithMarkedBlock(std::move(text), file, kTraceTitle, body);
-  made.text = WithBlocks(std::move(text), file, links.curves);
-  return made;
-}
-
-ReferenceStep DenseStep(const std::string& workload, int batch, int workers) {
-  static const Catalog catalog = BuiltInCatalog();
-  ReferenceStep step;
-  step.workload = workload;
-  step.batch_per_worker = batch;
-  step.workers = workers;
-  step.method = "dense";
-  step.method_options = ResolveMethodOptions(
-      catalog, NeedEntry(catalog.methods, "method", step.method), nlohmann::json::object());
-  step.sparsifier = "none";
-  return step;
-}
-
-namespace {
-
-// The cluster for a traced step of so many ranks. One rank exchanges nothing, so its host spends no
-// time on exchanges.
-DeclaredCluster Exchanging(DeclaredCluster cluster, int workers) {
-  if (workers > 1) return cluster;
-  for (DeclaredInput& input : cluster.inputs) {
-    if (input.name.starts_with("exchange_host")) input.value = input.low = input.high = 0;
-  }
-  return cluster;
-}
-
-}  // namespace
-
-TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& cluster,
-                         const TracedModel& model, StatedInputs stated,
-                         const std::filesystem::path& folder) {
-  const std::filesystem::path from = FileOfDeclared(profiles, cluster);
-  const std::filesystem::path table = std::filesystem::path("tables") / (model.name + ".json");
-  TracedCluster made;
-  made.file = folder / (cluster + ".toml");
-  made.table = folder / table;
-  made.record = folder / (cluster + ".trace.json");
-  made.links = LinksOf(LoadDeclaredCluster(profiles, cluster), model.links);
-  ClusterWithTrace with =
-      WithTrace(ReadFile(from), from.string(), model, made.links, table.string(), stated);
-  made.stated = std::move(with.stated);
-  MakeDirectories(made.table.parent_path());
-  WriteFileDurably(made.table, model.table.dump(1) + "\n");
-  made.workload = TableWorkloadName("table:" + made.table.string(), {});
-  made.cluster =
-      ParseDeclaredCluster(TomlFile::Parse(with.text, made.file.string()), profiles.Behind(folder));
-  WriteFileDurably(made.file, with.text);
-  WriteFileDurably(made.record, TraceRecord(model).dump(1) + "\n");
-
-  const ReferenceStep step = DenseStep(made.workload, model.batch, model.facts().world);
-  if (step.workers <= made.cluster.ranks())
-    made.modelled_ms = 1e3 * Modelled(Exchanging(made.cluster, step.workers), step);
   return made;
 }
 

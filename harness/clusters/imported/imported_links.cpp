@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "harness/clusters/imported/link_log_readers.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"

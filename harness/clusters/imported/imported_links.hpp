@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/files/log_text.hpp"
 
 namespace sparfuse::harness {
 
@@ -66,25 +65,6 @@ LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog
 // ranks and within nodes, and the backend's all-reduces. Throws Error{kConfig} for one without any,
 // and as ReadProfiles.
 std::vector<LinkLog> ReadFingerprintLogs(const std::string& file);
-
-// What the readers share.
-
-// Parts between white space.
-std::vector<std::string_view> WordsOf(std::string_view text);
-
-// Throws Error{kConfig}: "file:line: message"; without a line where that is 0.
-[[noreturn]] void FailAt(const std::string& file, int line, std::string_view message);
-
-// A finite number of at least 0; `what` names the column.
-double NumberAt(const std::string& file, const LogLine& line, std::string_view word,
-                std::string_view what);
-
-// Adds a sample that a [[curve]] may have: of whole bytes, more than those before.
-void AddSample(const std::string& file, int line, LinkSample sample, LinkLog& log);
-
-// What the log says (0: nothing) or was asked of the user; they must agree.
-int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option, int said,
-                int asked);
 
 // The rate that a log shows beside the one that the cluster's file gives its link, 10^9 bit/s.
 struct DeliveredRate {

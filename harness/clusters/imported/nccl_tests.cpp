@@ -12,8 +12,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "harness/clusters/imported/imported_links.hpp"
-#include "harness/clusters/imported/nccl_rows.hpp"
+#include "harness/clusters/imported/link_log_readers.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 

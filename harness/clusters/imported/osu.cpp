@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/clusters/imported/imported_links.hpp"
+#include "harness/clusters/imported/link_log_readers.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "harness/clusters/imported/nccl_rows.hpp"
+#include "harness/clusters/imported/link_log_readers.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/csv_reader.hpp"
 #include "harness/files/durable_file.hpp"
