@@ -21,7 +21,7 @@ struct NamedRecipe {
   int workers = 1;   // that it was published with
   int batch_per_worker = 0;
   double target = 0;  // of the metric: what its source reaches with dense gradients; 0: not said
-  nlohmann::json recipe = nlohmann::json::object();  // keys of the workload's recipe
+  nlohmann::json recipe = nlohmann::json::object();  // as a cell gives it
 };
 
 // All of them, by name. Throws Error{kConfig} with file and line.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "harness/advise/advice.hpp"
@@ -141,9 +142,8 @@ PhaseDiagram PhaseOf(Program& program, const AdviseOptions& asked, const Advice&
           adviser.Phase({std::begin(kPhaseBandwidths), std::end(kPhaseBandwidths)}, workers)};
 }
 
-}  // namespace
-
-int AdviseVerb(Program& program, const AdviseOptions& asked) {
+// The request, but for the workload of a trace.
+AdviceRequest RequestOf(const AdviseOptions& asked) {
   AdviceRequest request;
   request.workload = asked.workload;
   request.cluster = asked.cluster;
@@ -155,23 +155,46 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   request.sparsifier = asked.sparsifier;
   request.batch = asked.batch;
   if (asked.link) request.link = GivenLink(*asked.link);
-  std::optional<TraceForAdvice> traced;
-  if (!asked.trace.files.empty()) {
-    TraceImport trace = asked.trace;
-    trace.workload = asked.workload;
-    trace.batch = asked.batch.value_or(0);
-    if (asked.toml) {
-      SPARFUSE_THROW(
-          kConfig,
-          fmt::format(
-              "--toml with --trace: an experiment needs the files that `sparfuse import kineto {} "
-              "{}` writes: expected this import first, and its table as --workload",
-              asked.cluster, trace.files.front()));
-    }
-    traced.emplace(program.store().profiles(), asked.cluster, trace);
-    request.workload = traced->workload();
-    if (!program.json()) fmt::print("{}\n", traced->summary());
+  return request;
+}
+
+// The traces that are asked about; null for none.
+std::unique_ptr<TraceForAdvice> TraceOf(Program& program, const AdviseOptions& asked) {
+  if (asked.trace.files.empty()) return nullptr;
+  TraceImport trace = asked.trace;
+  trace.workload = asked.workload;
+  trace.batch = asked.batch.value_or(0);
+  if (asked.toml) {
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format(
+            "--toml with --trace: an experiment needs the files that `sparfuse import kineto {} "
+            "{}` writes: expected this import first, and its table as --workload",
+            asked.cluster, trace.files.front()));
   }
+  auto traced = std::make_unique<TraceForAdvice>(program.store().profiles(), asked.cluster, trace);
+  if (!program.json()) fmt::print("{}\n", traced->summary());
+  return traced;
+}
+
+// Writes `found` as NAME-WORKLOAD-on-CLUSTER.json, and draws it with the verb of sparfuse_report.
+void DrawFound(Program& program, const AdviseOptions& asked, const Advice& advice, const char* verb,
+               const char* name, const std::string& found) {
+  const fs::path out = asked.out.empty() ? fs::current_path() : asked.out;
+  MakeDirectories(out);
+  const fs::path file =
+      out / fmt::format("{}-{}-on-{}.json", name, advice.label, advice.request.cluster);
+  WriteFileDurably(file, found);
+  RenderFile(program, {verb, "--data", file.string(), "--out", out.string()},
+             asked.toml || program.json());
+}
+
+}  // namespace
+
+int AdviseVerb(Program& program, const AdviseOptions& asked) {
+  AdviceRequest request = RequestOf(asked);
+  const std::unique_ptr<TraceForAdvice> traced = TraceOf(program, asked);
+  if (traced) request.workload = traced->workload();
   const auto& profiles = traced ? traced->profiles() : program.store().profiles();
   ProfileOutcomes measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;
@@ -198,17 +221,9 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
         AdviceText(advice), rates ? RatesText(advice, *rates) : "");
   }
   std::fflush(stdout);
-  const bool quiet = asked.toml || program.json();
-  const auto draw = [&](const char* verb, const char* name, const std::string& found) {
-    const fs::path out = asked.out.empty() ? fs::current_path() : asked.out;
-    MakeDirectories(out);
-    const fs::path file =
-        out / fmt::format("{}-{}-on-{}.json", name, advice.label, request.cluster);
-    WriteFileDurably(file, found);
-    RenderFile(program, {verb, "--data", file.string(), "--out", out.string()}, quiet);
-  };
-  if (phase) draw("phase", "phase", PhaseJson(advice, *phase));
-  if (rates && !asked.out.empty()) draw("rates", "utilisation", RatesJson(advice, *rates));
+  if (phase) DrawFound(program, asked, advice, "phase", "phase", PhaseJson(advice, *phase));
+  if (rates && !asked.out.empty())
+    DrawFound(program, asked, advice, "rates", "utilisation", RatesJson(advice, *rates));
   return kDone;
 }
 

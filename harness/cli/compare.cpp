@@ -188,9 +188,9 @@ std::vector<std::unique_ptr<ModelledSide>> ModelsOf(Program& program,
   return models;
 }
 
-// Adds the model's results to the comparison.
-ModelRequest Model(Program& program, const std::vector<SystemSide>& sides,
-                   const CompareVerbRequest& request, SystemComparison& comparison) {
+// Adds the model's results to the comparison. Returns what was asked of the model.
+ModelRequest AddModel(Program& program, const std::vector<SystemSide>& sides,
+                      const CompareVerbRequest& request, SystemComparison& comparison) {
   ModelRequest asked{request.transport, request.with_plan, {}};
   if (!asked.transport && asked.with_plan.empty()) {
     if (!request.profiles.empty())
@@ -252,7 +252,7 @@ int CompareVerb(Program& program, const CompareVerbRequest& request) {
   asked.lone = request.transport;
   SystemComparison comparison = CompareSystems(sides, asked);
   if (comparison.parts.empty()) FailWithNothing(sides, asked);
-  const ModelRequest modelled = Model(program, sides, request, comparison);
+  const ModelRequest modelled = AddModel(program, sides, request, comparison);
   const json numbers = ComparisonJson(comparison, sides, asked, modelled);
   if (program.json()) {
     PrintJson(numbers);

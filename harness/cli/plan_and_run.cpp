@@ -90,6 +90,107 @@ ExcludedCells ExcludedCellsOf(const std::vector<Experiment>& experiments) {
   return excluded;
 }
 
+// All trials that are missing: live ones, then modelled ones.
+TrialPlan WholePlan(const PlanContext& context, const std::vector<Experiment>& experiments,
+                    const std::vector<TrialRow>& rows, TrialPlan live) {
+  TrialPlan modelled = PlanModelled(context, experiments, rows);
+  live.present += modelled.present;
+  live.disturbed += modelled.disturbed;
+  for (const auto& [part, trials] : modelled.other_sources) live.other_sources[part] += trials;
+  live.trials.insert(live.trials.end(), modelled.trials.begin(), modelled.trials.end());
+  return live;
+}
+
+std::vector<std::string> WarningsOf(const TrialPlan& plan,
+                                    const std::vector<Experiment>& experiments) {
+  std::vector<std::string> problems = ProblemsOf(plan);
+  for (const Experiment& experiment : experiments) {
+    for (auto* check : {&VacuousComparisons, &MissingControls, &LengthsInWindows,
+                        &ResultsThatDependOnTimes, &MissingData}) {
+      for (const std::string& warning : check(experiment))
+        problems.push_back(experiments.size() > 1 ? experiment.id + ": " + warning : warning);
+    }
+  }
+  return problems;
+}
+
+// The estimates of a plan's trials.
+struct Estimated {
+  double seconds = 0;
+  std::size_t unknown = 0;  // trials without history
+
+  explicit Estimated(const TrialPlan& plan) {
+    for (const PlannedTrial& trial : plan.trials) {
+      seconds += trial.estimated_seconds;
+      unknown += trial.estimated_seconds <= 0;
+    }
+  }
+};
+
+json MissingJson(const TrialPlan& plan) {
+  json list = json::array();
+  for (const PlannedTrial& trial : plan.trials) {
+    list.push_back({{"experiment", trial.experiment},
+                    {"part", trial.part},
+                    {"block", trial.block},
+                    {"config_hash", trial.config_hash},
+                    {"config", ToJson(trial.config)},
+                    {"why", trial.why},
+                    {"launch", trial.launch},
+                    {"estimated_seconds", trial.estimated_seconds}});
+  }
+  return list;
+}
+
+// The part of a trial, as lines name it.
+std::string PlaceOf(const PlannedTrial& trial, bool several_experiments) {
+  return several_experiments ? trial.experiment + " " + trial.part : trial.part;
+}
+
+void PrintReasons(const TrialPlan& plan, bool several_experiments) {
+  for (std::span<const PlannedTrial> left = plan.trials; !left.empty();) {
+    const std::span<const PlannedTrial> launch = FirstLaunch(left);
+    left = left.subspan(launch.size());
+    if (launch.size() > 1) fmt::print("one launch of {} trials, in turn:\n", launch.size());
+    for (const PlannedTrial& trial : launch) {
+      fmt::print("{} block {}: {}\n    {}\n", PlaceOf(trial, several_experiments), trial.block,
+                 CellName(trial.config), trial.why);
+    }
+  }
+}
+
+// A line for each part with trials to run.
+void PrintPlannedParts(const TrialPlan& plan, bool several_experiments) {
+  std::map<std::string, std::size_t> trials, launches;  // by part; launches of live trials
+  for (const PlannedTrial& trial : plan.trials) ++trials[PlaceOf(trial, several_experiments)];
+  for (std::span<const PlannedTrial> left = plan.trials; !left.empty();
+       left = left.subspan(FirstLaunch(left).size())) {
+    if (!left.front().config.modelled()) ++launches[PlaceOf(left.front(), several_experiments)];
+  }
+  for (const auto& [part, count] : trials) {
+    fmt::print("{:36} {} trial(s) to run{}\n", part, count,
+               launches.contains(part) ? fmt::format(" in {} launch(es)", launches[part]) : "");
+  }
+}
+
+void PrintTotal(const TrialPlan& plan) {
+  const Estimated estimated(plan);
+  const std::size_t trials = plan.trials.size();
+  fmt::print("{} trial(s) to run, {} in the store; {}{}\n", trials, plan.present,
+             trials == 0                   ? "nothing is missing"
+             : estimated.unknown == trials ? "no history to estimate the time from"
+                                           : TimeLeft(estimated.seconds),
+             estimated.unknown > 0 && estimated.unknown < trials
+                 ? fmt::format(" for those with history, {} have none", estimated.unknown)
+                 : "");
+  if (plan.disturbed > 0) {
+    fmt::print(
+        "{} of those in the store were disturbed; `sparfuse run --retry-disturbed` runs "
+        "them again\n",
+        plan.disturbed);
+  }
+}
+
 }  // namespace
 
 int PlanVerb(Program& program, const PlanRequest& request) {
@@ -103,92 +204,30 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   const auto rows = program.Rows();
   options.fresh = request.fresh;
   const PlanContext context = program.Context(options);
-  TrialPlan plan = PlanLive(context, experiments, rows);
-  if (request.modelled) KeepProfiles(plan);
-  if (request.commands) return PrintCommands(plan, program, request.launch);
-  TrialPlan modelled = PlanModelled(context, experiments, rows);
-  plan.present += modelled.present;
-  plan.disturbed += modelled.disturbed;
-  for (const auto& [part, trials] : modelled.other_sources) plan.other_sources[part] += trials;
-  plan.trials.insert(plan.trials.end(), modelled.trials.begin(), modelled.trials.end());
-  double seconds = 0;
-  std::size_t unknown = 0;
-  json list = json::array();
-  for (const auto& trial : plan.trials) {
-    seconds += trial.estimated_seconds;
-    unknown += trial.estimated_seconds <= 0;
-    list.push_back({{"experiment", trial.experiment},
-                    {"part", trial.part},
-                    {"block", trial.block},
-                    {"config_hash", trial.config_hash},
-                    {"config", ToJson(trial.config)},
-                    {"why", trial.why},
-                    {"launch", trial.launch},
-                    {"estimated_seconds", trial.estimated_seconds}});
-  }
-  std::vector<std::string> problems = ProblemsOf(plan);
-  for (const Experiment& experiment : experiments) {
-    std::vector<std::string> warnings = VacuousComparisons(experiment);
-    for (auto* more :
-         {&MissingControls, &LengthsInWindows, &ResultsThatDependOnTimes, &MissingData}) {
-      for (std::string& warning : more(experiment)) warnings.push_back(std::move(warning));
-    }
-    for (const std::string& warning : warnings)
-      problems.push_back(several ? experiment.id + ": " + warning : warning);
-  }
+  TrialPlan live = PlanLive(context, experiments, rows);
+  if (request.modelled) KeepProfiles(live);
+  if (request.commands) return PrintCommands(live, program, request.launch);
+  const TrialPlan plan = WholePlan(context, experiments, rows, std::move(live));
+  const std::vector<std::string> problems = WarningsOf(plan, experiments);
   const ExcludedCells excluded = ExcludedCellsOf(experiments);
   if (program.json()) {
+    const Estimated estimated(plan);
     PrintJson({{"experiment", several ? request.name : experiments.front().id},
                {"present", plan.present},
                {"disturbed", plan.disturbed},
-               {"missing", list},
+               {"missing", MissingJson(plan)},
                {"excluded", excluded.list},
                {"problems", problems},
-               {"estimated_seconds", seconds},
-               {"without_history", unknown}});
+               {"estimated_seconds", estimated.seconds},
+               {"without_history", estimated.unknown}});
     return kDone;
   }
   for (const std::string& problem : problems) fmt::print("warning: {}\n", problem);
-  std::map<std::string, std::size_t> by_part;
-  const auto place = [&](const PlannedTrial& trial) {
-    return several ? trial.experiment + " " + trial.part : trial.part;
-  };
-  for (const auto& trial : plan.trials) ++by_part[place(trial)];
-  std::map<std::string, std::size_t> launches;  // of live trials
-  for (std::span<const PlannedTrial> left = plan.trials; !left.empty();
-       left = left.subspan(FirstLaunch(left).size())) {
-    if (!left.front().config.modelled()) ++launches[place(left.front())];
-  }
-  if (request.why) {
-    for (std::span<const PlannedTrial> left = plan.trials; !left.empty();) {
-      const std::span<const PlannedTrial> launch = FirstLaunch(left);
-      left = left.subspan(launch.size());
-      if (launch.size() > 1) fmt::print("one launch of {} trials, in turn:\n", launch.size());
-      for (const PlannedTrial& trial : launch) {
-        fmt::print("{} block {}: {}\n    {}\n", place(trial), trial.block, CellName(trial.config),
-                   trial.why);
-      }
-    }
-  }
-  for (const auto& [part, count] : by_part) {
-    fmt::print("{:36} {} trial(s) to run{}\n", part, count,
-               launches.contains(part) ? fmt::format(" in {} launch(es)", launches[part]) : "");
-  }
+  if (request.why) PrintReasons(plan, several);
+  PrintPlannedParts(plan, several);
   for (const auto& [where, count] : excluded.by_reason)
     fmt::print("{:36} {} cell(s) excluded: {}\n", where.first, count, where.second);
-  fmt::print("{} trial(s) to run, {} in the store; {}{}\n", plan.trials.size(), plan.present,
-             plan.trials.empty()             ? "nothing is missing"
-             : unknown == plan.trials.size() ? "no history to estimate the time from"
-                                             : TimeLeft(seconds),
-             unknown > 0 && unknown < plan.trials.size()
-                 ? fmt::format(" for those with history, {} have none", unknown)
-                 : "");
-  if (plan.disturbed > 0) {
-    fmt::print(
-        "{} of those in the store were disturbed; `sparfuse run --retry-disturbed` runs "
-        "them again\n",
-        plan.disturbed);
-  }
+  PrintTotal(plan);
   return kDone;
 }
 

@@ -135,20 +135,17 @@ int PrintStore(const Program& program) {
   return kDone;
 }
 
-}  // namespace
-
-int StatusVerb(Program& program, const std::string& name) {
-  if (name.empty()) return PrintStore(program);
-  const auto loaded = program.LoadWithResults(name);
+// Of each part how many cells have all their blocks, and which have no result, and why.
+json PartsJson(const Program& program, const LoadedExperiment& loaded) {
   json parts = json::array();
-  for (const auto& result : loaded->results) {
+  for (const PartResult& result : loaded.results) {
     json failures = json::array();
     std::size_t complete = 0;
-    for (const auto& cell : result.cells) {
+    for (const CellResult& cell : result.cells) {
       complete += cell.trials.size() >= static_cast<std::size_t>(result.part->blocks);
       if (cell.failure.empty()) continue;
       json entry = {{"cell", CellName(cell.cell->config)}, {"failure", cell.failure}};
-      for (const auto& row : *loaded->rows) {
+      for (const TrialRow& row : *loaded.rows) {
         if (row.config_hash != cell.cell->config_hash || row.status == "ok") continue;
         entry["trial_id"] = row.trial_id;
         entry["message"] = MessageOf(program, row);
@@ -162,23 +159,27 @@ int StatusVerb(Program& program, const std::string& name) {
                      {"hardware", result.hardware},
                      {"without_result", failures}});
   }
-  std::vector<json> trials;
-  std::map<std::pair<std::string, std::string>, std::size_t> systems;  // hash and hardware
-  for (const auto& row : *loaded->rows) {
-    if (row.experiment != loaded->experiment.id) continue;
-    if (const std::string machine = MachineOf(row); !machine.empty())
-      ++systems[{ShownMachine(machine), HardwareLine(row)}];
-    trials.push_back({{"trial_id", row.trial_id},
-                      {"status", row.status},
-                      {"system", ShownMachine(MachineOf(row))},
-                      {"seconds", row.seconds},
-                      {"failure", MessageOf(program, row)},
-                      {"disturbed", row.WhyDisturbed()},
-                      {"annotations", row.WhyLeftOut()}});
+  return parts;
+}
+
+json TrialsJson(const Program& program, const std::vector<const TrialRow*>& rows) {
+  json trials = json::array();
+  for (const TrialRow* row : rows) {
+    trials.push_back({{"trial_id", row->trial_id},
+                      {"status", row->status},
+                      {"system", ShownMachine(MachineOf(*row))},
+                      {"seconds", row->seconds},
+                      {"failure", MessageOf(program, *row)},
+                      {"disturbed", row->WhyDisturbed()},
+                      {"annotations", row->WhyLeftOut()}});
   }
+  return trials;
+}
+
+json SubmittedJson(Program& program, const Experiment& experiment) {
   json submitted = json::array();
   try {
-    for (const auto& [block, state] : StatesOfBlocks(program, loaded->experiment)) {
+    for (const auto& [block, state] : StatesOfBlocks(program, experiment)) {
       submitted.push_back(
           {{"state", state.KindName()}, {"job", state.job}, {"detail", state.detail}});
       submitted.back()["block"] = block;
@@ -186,24 +187,25 @@ int StatusVerb(Program& program, const std::string& name) {
   } catch (const Error& error) {  // the results come from a machine with Slurm
     fmt::print(stderr, "warning: {}\n", error.what());
   }
-  std::set<const TrialRow*> imported;  // beside the trials of the parts
-  for (const auto& result : loaded->results) {
+  return submitted;
+}
+
+// How many imported results stand beside the trials of the parts.
+std::size_t ImportedIn(const std::vector<PartResult>& results) {
+  std::set<const TrialRow*> imported;
+  for (const PartResult& result : results) {
     for (const ImportedCell& cell : result.imported) {
       for (const auto& [run, trial] : cell.result.trials) imported.insert(trial);
     }
   }
-  if (program.json()) {
-    PrintJson({{"experiment", loaded->experiment.id},
-               {"parts", parts},
-               {"trials", trials},
-               {"submitted", submitted},
-               {"imported", imported.size()}});
-    return kDone;
-  }
-  for (const auto& part : parts) {
+  return imported.size();
+}
+
+void PrintParts(const json& parts) {
+  for (const json& part : parts) {
     fmt::print("{}: {} of {} cells complete ({} block(s))\n", part["part"].get<std::string>(),
                part["complete"].dump(), part["cells"].dump(), part["blocks"].dump());
-    for (const auto& failure : part["without_result"]) {
+    for (const json& failure : part["without_result"]) {
       fmt::print("  {}: {}{}\n", failure["failure"].get<std::string>(),
                  failure["cell"].get<std::string>(),
                  failure.contains("message") ? "\n    " + failure["trial_id"].get<std::string>() +
@@ -211,26 +213,59 @@ int StatusVerb(Program& program, const std::string& name) {
                                              : "");
     }
   }
-  for (const auto& block : submitted) {
+}
+
+void PrintSubmitted(const json& submitted) {
+  for (const json& block : submitted) {
     const auto text = [&](const char* key) { return block[key].get<std::string>(); };
     fmt::print("block {}: {}{}{}\n", block["block"].dump(), text("state"),
                text("job").empty() ? "" : ", job " + text("job"),
                text("detail").empty() ? "" : " (" + text("detail") + ")");
   }
-  for (const auto& trial : trials) {
-    if (trial["annotations"].empty()) continue;
-    fmt::print("left out: {}: {}\n", trial["trial_id"].get<std::string>(),
-               fmt::join(trial["annotations"].get<std::vector<std::string>>(), "; "));
+}
+
+// Trials that annotations leave out, disturbed ones, and the systems of all.
+void PrintTrials(const std::vector<const TrialRow*>& rows, const std::vector<PartResult>& results) {
+  std::map<std::pair<std::string, std::string>, std::size_t> systems;  // hash and hardware
+  for (const TrialRow* row : rows) {
+    if (const auto why = row->WhyLeftOut(); !why.empty())
+      fmt::print("left out: {}: {}\n", row->trial_id, fmt::join(why, "; "));
+    if (const std::string machine = MachineOf(*row); !machine.empty())
+      ++systems[{ShownMachine(machine), HardwareLine(*row)}];
   }
-  if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
+  if (const std::string warning = DisturbedWarning(results); !warning.empty())
     fmt::print("{}\n", warning);
   for (const auto& [system, count] : systems)
     fmt::print("system {}: {} trial(s), {}\n", system.first, count, system.second);
-  if (!imported.empty()) {
-    fmt::print("{} imported result(s) beside, compared with nothing (sparfuse import list)\n",
-               imported.size());
+}
+
+}  // namespace
+
+int StatusVerb(Program& program, const std::string& name) {
+  if (name.empty()) return PrintStore(program);
+  const auto loaded = program.LoadWithResults(name);
+  std::vector<const TrialRow*> rows;
+  for (const TrialRow& row : *loaded->rows)
+    if (row.experiment == loaded->experiment.id) rows.push_back(&row);
+  const json parts = PartsJson(program, *loaded),
+             submitted = SubmittedJson(program, loaded->experiment);
+  const std::size_t imported = ImportedIn(loaded->results);
+  if (program.json()) {
+    PrintJson({{"experiment", loaded->experiment.id},
+               {"parts", parts},
+               {"trials", TrialsJson(program, rows)},
+               {"submitted", submitted},
+               {"imported", imported}});
+    return kDone;
   }
-  fmt::print("{} trial(s) of this experiment in {}\n", trials.size(),
+  PrintParts(parts);
+  PrintSubmitted(submitted);
+  PrintTrials(rows, loaded->results);
+  if (imported > 0) {
+    fmt::print("{} imported result(s) beside, compared with nothing (sparfuse import list)\n",
+               imported);
+  }
+  fmt::print("{} trial(s) of this experiment in {}\n", rows.size(),
              program.store().results().string());
   return kDone;
 }

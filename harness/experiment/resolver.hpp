@@ -73,7 +73,7 @@ class Resolver {
   // resolve_method.cpp
   void Method();
   harness::Method FindMethod();
-  void GiveFolder(nlohmann::json& options) const;
+  void GiveFolder(nlohmann::json& options) const;  // of a part from outside: any keys
   void CheckCollective() const;
   bool HasTransport(const CollectiveDescriptor& collective) const;
   const CollectiveDescriptor* BackendsOwn(const std::string& collective) const;

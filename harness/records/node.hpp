@@ -12,7 +12,7 @@
 
 namespace sparfuse::harness {
 
-// In the place of whatever a node does not tell: a speed that nobody knows has no default.
+// Stands for what a node does not tell: a speed that nobody knows has no default.
 inline constexpr const char* kUnknown = "unknown";
 // In a system's file, where a person has to write.
 inline constexpr const char* kChangeMe = "CHANGEME";
@@ -24,12 +24,12 @@ struct NodeCard {
   bool operator==(const NodeCard&) const = default;
 };
 
-// Of a model a card, of those beside one another that are equal.
+// The cards of a list that names the model of each card; neighbours of one model are one entry.
 std::vector<NodeCard> CardsOfModels(const std::vector<std::string>& models);
 
-// Pairs of cards that reach each other so, in the words of GpuLink (harness/machine/nvml.hpp).
+// How many pairs of cards are linked in one way.
 struct NodeCardLink {
-  std::string kind;
+  std::string kind;  // the way, as GpuLink has it (harness/machine/nvml.hpp)
   std::optional<std::int64_t> pairs;
   bool operator==(const NodeCardLink&) const = default;
 };
@@ -59,7 +59,7 @@ struct Node {
 // A [[node]] of a system's file: "processor", "cores", "memory_gib" and the tables "card",
 // "card_link" and "interface".
 struct DescribedNode : Node {};
-// Without what a file does not say of a kind of nodes: their count, and the kernel.
+// The node without its count and its kernel, which a file does not say of a kind of nodes.
 DescribedNode PartsOf(Node node);
 
 nlohmann::json ToJson(const Node& node);
@@ -74,7 +74,7 @@ struct System {
 
   // Of modelled trials: the profile's. Machine or nodes, if any, are those that it was measured on.
   std::string cluster = {}, profile_hash = {};
-  // How the numbers came about, where that is not by measuring; of imported ones with these.
+  // "imported" and the like if the numbers were not measured; name and source of imported ones.
   std::string kind = {}, name = {}, source = {};
 
   bool operator==(const System&) const = default;

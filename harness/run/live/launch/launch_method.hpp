@@ -9,7 +9,7 @@
 
 namespace sparfuse::harness {
 
-// What stands for a placeholder of a template.
+// The values that stand for the placeholders of a template.
 struct TemplateValues {
   int ranks = 1, ranks_per_node = 1, nodes = 1;
   long timeout_seconds = 0;
@@ -41,7 +41,7 @@ class LaunchTemplate {
   std::vector<std::string> words_, end_;
 };
 
-// As typed.
+// The options of a command line, as typed.
 struct LaunchOptions {
   std::string launch;              // "local", "mpirun", "srun", a template's file; "": local, or
                                    // mpirun where there is a hostfile
@@ -72,12 +72,12 @@ struct LaunchMethod {
   bool across_hosts() const noexcept { return kind != Kind::kLocal; }
 };
 
-// Asks srun what it can do where it is meant. Throws Error{kConfig} that names the option and its
-// value: options that do not go together, an interface that this host does not have, an srun
-// without PMIx; what LaunchTemplate::Read throws.
+// The method that the options name; of srun, asks it what it can do. Throws Error{kConfig} that
+// names the option and its value: options that do not go together, an interface that this host does
+// not have, an srun without PMIx; what LaunchTemplate::Read throws.
 LaunchMethod ReadLaunchMethod(const LaunchOptions& options);
 
-// What a launch needs besides when it is to start now. Throws Error{kConfig}: srun outside of an
+// Checks what a launch needs to start now. Throws Error{kConfig}: srun outside of an
 // allocation, which would wait in a queue while the launch's deadline passes.
 void CheckMayLaunch(const LaunchMethod& method);
 
