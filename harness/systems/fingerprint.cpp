@@ -81,10 +81,6 @@ std::string CollectiveQuantity(const char* collective, std::size_t bytes) {
   return fmt::format("{}_{}_bytes", collective, bytes);
 }
 
-double FingerprintDifference::times_as_slow() const {
-  return quantity->more_is_better ? first / second : second / first;
-}
-
 std::vector<FingerprintDifference> DifferencesOf(const Fingerprint& first,
                                                  const Fingerprint& second) {
   std::vector<FingerprintDifference> differences;

@@ -44,8 +44,6 @@ struct FingerprintDifference {
   double first = 0, second = 0;
   // Where it is not the mean that differs but the slowest: of the second, its ranks.
   std::vector<int> ranks;
-  // Above 1: so many times as slow is the second.
-  double times_as_slow() const;
 };
 
 // Empty where they are the same. What only one of them has, and what unlike numbers of ranks make

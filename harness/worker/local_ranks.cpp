@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "core/transport/world/world_check.hpp"
+#include "harness/run/live/launch/launch_command.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -70,6 +71,21 @@ int StartRanks(int ranks, const std::vector<std::string>& arguments) {
     }
   }
   return passed ? 0 : 1;
+}
+
+void StartGuardian() {
+  const char* text = std::getenv(kLifetimeVariable);
+  const long seconds = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+  if (seconds <= 0) return;
+  const pid_t rank = ::getpid();
+  if (::fork() != 0) return;  // without a guardian, only the launcher ends the rank
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A launcher waits until no process has the rank's output open.
+  ::close_range(0, ~0U, 0);
+  for (unsigned left = static_cast<unsigned>(seconds); left > 0 && ::getppid() == rank;)
+    left = ::sleep(left);
+  if (::getppid() == rank) ::kill(rank, SIGKILL);
+  ::_exit(0);
 }
 
 }  // namespace sparfuse::harness

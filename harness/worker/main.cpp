@@ -35,7 +35,6 @@
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/plan/shared_launch.hpp"
-#include "harness/worker/guardian.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
 #include "harness/worker/hosts/preflight.hpp"
 #include "harness/worker/launch.hpp"

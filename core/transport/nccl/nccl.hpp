@@ -24,12 +24,9 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <iosfwd>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/transport/communicator.hpp"
 #include "core/transport/nccl/api.hpp"
@@ -102,20 +99,5 @@ struct NcclSetup {
 // an ncclComm and a stream of its own. Destroying a sound communicator waits, up to the deadline,
 // for the other ranks of the node to do so: destroy communicators in the same order everywhere.
 std::unique_ptr<Communicator> MakeNcclWorld(const NcclApi& api, NcclSetup setup);
-
-// Provenance of NCCL. Up to 2.28 NCCL has no call that names the transport between two ranks; only
-// its log does (NcclLinksInLog). (ncclCommQueryProperties of 2.29 tells what the device API can
-// use.)
-struct NcclDescription {
-  std::string version;                // "2.28.9"
-  std::vector<std::string> settings;  // NCCL_...=... of this process's environment, sorted
-};
-NcclDescription DescribeNccl(const NcclApi& api);
-
-// Counts channels by their transport, {"P2P/CUMEM": 16, "NET/IB/0/GDRDMA": 4}, in the NCCL log of
-// one process. NCCL writes the log to standard output or to the file NCCL_DEBUG_FILE if
-// NCCL_DEBUG=INFO (and NCCL_DEBUG_SUBSYS, if set, has INIT). Both must be set before NCCL's first
-// call.
-std::map<std::string, int> NcclLinksInLog(std::istream& log);
 
 }  // namespace sparfuse

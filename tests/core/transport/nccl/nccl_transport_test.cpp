@@ -8,7 +8,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,12 +19,12 @@
 #include "core/transport/progress.hpp"
 #include "core/transport/task.hpp"
 #include "core/transport/threads.hpp"
+#include "tests/support/communicators/forwarding_communicator.hpp"
+#include "tests/support/communicators/transport_cases.hpp"
 #include "tests/support/devices/devices.hpp"
 #include "tests/support/devices/fake_nccl.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/run_ranks.hpp"
-#include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {
 namespace {
@@ -582,36 +581,6 @@ TEST_F(NcclTransport, SplitNamesWhoIsMissing) {
   auto world = MakeWorld(2);
   EXPECT_EQ(FailureOf([&] { (void)world[0]->Split(0, 0, milliseconds(30)); }),
             "timeout: split: rank 1 did not arrive within 30 ms");
-}
-
-// --- provenance -----------------------------------------------------------------------------
-
-TEST(NcclDescription, TellsTheVersionAndTheSettings) {
-  FakeNccl nccl;
-  setenv("NCCL_ALGO", "Ring", 1);
-  FakeNccl::version = 22809;
-  NcclDescription description = DescribeNccl(FakeNccl::Api());
-  EXPECT_EQ(description.version, "2.28.9");
-  EXPECT_NE(std::find(description.settings.begin(), description.settings.end(), "NCCL_ALGO=Ring"),
-            description.settings.end());
-  unsetenv("NCCL_ALGO");
-  FakeNccl::version = 2708;
-  EXPECT_EQ(DescribeNccl(FakeNccl::Api()).version, "2.7.8");
-  FakeNccl::version = 22809;
-}
-
-TEST(NcclDescription, ReadsFromTheLogWhatCarriesTheMessages) {
-  std::istringstream log(
-      "node1:41:60 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
-      "node1:41:60 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
-      "node1:41:60 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
-      "node1:41:60 [0] NCCL INFO Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0/GDRDMA\n"
-      "node1:41:60 [0] NCCL INFO Channel 00/0 : 0[0] -> 3[1] [send] via NET/IB/0/GDRDMA\n"
-      "node1:41:60 [0] NCCL INFO Channel 00 : 0[0] -> 2[2] via SHM/direct/direct\n"
-      "node1:41:60 [0] NCCL INFO Connected all rings\n");
-  EXPECT_EQ(NcclLinksInLog(log),
-            (std::map<std::string, int>{
-                {"NET/IB/0/GDRDMA", 1}, {"P2P/CUMEM", 2}, {"SHM/direct/direct", 1}}));
 }
 
 // --- the real library -----------------------------------------------------------------------
