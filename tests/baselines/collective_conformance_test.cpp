@@ -8,11 +8,11 @@
 
 #include "baselines/registry.hpp"
 #include "core/base/outside_parts.hpp"
+#include "tests/support/communicators/transport_cases.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/methods/named_part.hpp"
 #include "tests/support/sanitizers.hpp"
-#include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {
 namespace {

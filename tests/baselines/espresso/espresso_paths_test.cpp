@@ -12,7 +12,7 @@
 
 #include "core/engine/strategies.hpp"
 #include "tests/baselines/espresso/espresso_runs.hpp"
-#include "tests/support/stopping_communicator.hpp"
+#include "tests/support/communicators/stopping_communicator.hpp"
 
 namespace sparfuse::baselines {
 namespace {

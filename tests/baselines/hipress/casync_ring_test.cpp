@@ -15,11 +15,11 @@
 #include "baselines/registry.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/engine/unit_strategy.hpp"
+#include "tests/support/communicators/stopping_communicator.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
-#include "tests/support/stopping_communicator.hpp"
 
 namespace sparfuse::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "tests/baselines/spardl/dense_spardl.hpp"
+#include "tests/support/communicators/transport_cases.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {
 namespace {

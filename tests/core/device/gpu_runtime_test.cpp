@@ -19,8 +19,8 @@
 #include "core/device/status.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "tests/support/devices/device_arrays.hpp"
+#include "tests/support/devices/gpu_graph.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse::gpu {
 namespace {

@@ -20,10 +20,10 @@
 #include "core/engine/model/model_engine.hpp"
 #include "core/engine/strategies.hpp"
 #include "core/fusion/plan.hpp"
+#include "tests/support/communicators/stopping_communicator.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"
-#include "tests/support/stopping_communicator.hpp"
 
 namespace sparfuse::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/feedback/norm/norm.hpp"
 #include "core/feedback/returned.hpp"
 #include "tests/support/devices/device_arrays.hpp"
-#include "tests/support/gpu_graph.hpp"
+#include "tests/support/devices/gpu_graph.hpp"
 
 namespace sparfuse::testing {
 namespace {

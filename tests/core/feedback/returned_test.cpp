@@ -9,7 +9,7 @@
 
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/residual_store.hpp"
-#include "tests/support/dropping_collective.hpp"
+#include "tests/support/communicators/dropping_collective.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/sparsifier_oracle.hpp"

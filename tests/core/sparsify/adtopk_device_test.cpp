@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "core/sparsify/adtopk/adtopk.hpp"
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::testing {

@@ -8,7 +8,7 @@
 #include "core/sparsify/scan/sample.hpp"
 #include "core/sparsify/scan_device/collect_kernels.hpp"
 #include "core/sparsify/scan_device/send_kernels.hpp"
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
 
 namespace sparfuse {
 namespace {

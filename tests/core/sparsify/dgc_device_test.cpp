@@ -1,7 +1,7 @@
 // Tests that DGC selects on a device as on the host, bit for bit: sample, threshold, corrections.
 #include <gtest/gtest.h>
 
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
 
 namespace sparfuse::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "core/sparsify/scan_device/position_bitmap_device.hpp"
 #include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::testing {

@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
 
 namespace sparfuse::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan_device/statistics_kernels.hpp"
 #include "core/sparsify/sidco/sidco_kernels.hpp"
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
 #include "tests/support/statistics_oracle.hpp"
 
 namespace sparfuse {

@@ -1,9 +1,9 @@
 // Tests that exact top-k selects the host's elements on a device, bit for bit.
 #include <gtest/gtest.h>
 
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
+#include "tests/support/devices/gpu_graph.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse::testing {
 namespace {

@@ -14,9 +14,9 @@
 #include "core/collective/collective.hpp"
 #include "core/transport/shaped/shaped.hpp"
 #include "core/transport/threads.hpp"
+#include "tests/support/communicators/transport_cases.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
-#include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {
 namespace {

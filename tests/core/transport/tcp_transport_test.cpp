@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/communicators/transport_cases.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
-#include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {
 namespace {

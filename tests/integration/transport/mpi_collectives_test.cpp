@@ -25,7 +25,7 @@
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped/shaped.hpp"
 #include "core/transport/world/world_check.hpp"
-#include "tests/support/transport_cases.hpp"
+#include "tests/support/communicators/transport_cases.hpp"
 
 namespace sparfuse {
 namespace {

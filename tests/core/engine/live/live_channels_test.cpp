@@ -10,7 +10,7 @@
 #include "core/collective/algorithms.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
-#include "tests/support/dropping_collective.hpp"
+#include "tests/support/communicators/dropping_collective.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 

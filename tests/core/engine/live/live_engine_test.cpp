@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/communicators/forwarding_communicator.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse::testing {

@@ -11,7 +11,7 @@
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
 #include "core/feedback/momentum/momentum.hpp"
-#include "tests/support/dropping_collective.hpp"
+#include "tests/support/communicators/dropping_collective.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/dropping_collective.hpp"
+#include "tests/support/communicators/dropping_collective.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse::testing {

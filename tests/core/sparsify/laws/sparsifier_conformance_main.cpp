@@ -10,7 +10,7 @@
 #ifdef SPARFUSE_PYTHON_NAMES
 #include "harness/catalog/outside_part.hpp"
 #endif
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
 
 namespace sparfuse {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "core/sparsify/adtopk/adtopk.hpp"
-#include "tests/support/device_selection.hpp"
+#include "tests/support/devices/device_selection.hpp"
+#include "tests/support/devices/gpu_graph.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse::testing {
 namespace {

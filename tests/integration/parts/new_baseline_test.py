@@ -15,10 +15,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from harness_test import made_up_profile
 
 BUILD = None
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NAME = "fixed-fours"
 
 EXPERIMENT = """

@@ -1,7 +1,7 @@
 """Tests real trials on the emulated device, with the tests' own worker: minutes, because every
 thread of a kernel is one of the host's.
 
-  trial_emulated_test.py PATH/TO/sparfuse [unittest arguments]
+  emulated_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
 import json
@@ -9,7 +9,9 @@ import os
 import shutil
 import sys
 import unittest
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import trial_test
 from program import EVERYTHING, with_all
 

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = None
-CLASSES = Path(__file__).resolve().parents[1] / "core" / "sparsify" / "laws" / "python_sparsifiers.py"
+CLASSES = Path(__file__).resolve().parents[2] / "core" / "sparsify" / "laws" / "python_sparsifiers.py"
 
 
 def run(*arguments):

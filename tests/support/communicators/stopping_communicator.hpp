@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "tests/support/forwarding_communicator.hpp"
+#include "tests/support/communicators/forwarding_communicator.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/sanitizers.hpp"
 

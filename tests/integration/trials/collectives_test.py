@@ -1,7 +1,7 @@
 """Tests that a rank which stops in a step of a reducing collective, or of a chain of exchanges, is named by the others:
 some seconds each.
 
-  trial_collectives_test.py PATH/TO/sparfuse [unittest arguments]
+  collectives_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
 import os
@@ -9,7 +9,9 @@ import shutil
 import signal
 import sys
 import unittest
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import trial_test
 from program import EVERYTHING
 

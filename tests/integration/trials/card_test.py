@@ -1,6 +1,6 @@
 """Tests real trials on a CUDA card, and what they learn on the host; its ranks share one card.
 
-  trial_card_test.py PATH/TO/sparfuse [unittest arguments]
+  card_test.py PATH/TO/sparfuse [unittest arguments]
 
 Without a card it says why, and ends with status 77.
 """
@@ -11,9 +11,12 @@ import shutil
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 import numpy as np
-import trial_test
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import trial_test  # noqa: E402  (found by the path above)
 
 ONE_CARD = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from program import read_trial, with_all
 
 SPARFUSE = None
