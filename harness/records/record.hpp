@@ -133,11 +133,11 @@ enum class WrittenFor : std::uint8_t {
 
 // How values of a type stand in JSON. Each has
 //   static json Write(const Value&, const KeyInfo&, WrittenFor);
-//   static void Read(const json&, const KeyInfo&, const KeyPlace&, Value&);   // throws
-//   Error{kData} static void Scrub(Value&, Leaves, const Scrubber&); static std::string
-//   TypeText(const KeyInfo&);                   // "integer, 1 to 64" static std::string
-//   WhatIsWrong(const KeyInfo&, const json&);   // "" or what was expected, of a
-//                                                                  // value that a user gives
+//   static void Read(const json&, const KeyInfo&, const KeyPlace&, Value&);  throws Error{kData}
+//   static void Scrub(Value&, Leaves, const Scrubber&);
+//   static std::string TypeText(const KeyInfo&);                  "integer, 1 to 64"
+//   static std::string WhatIsWrong(const KeyInfo&, const json&);  "" or what was expected
+// The last judges a value that a user gives.
 template <class Value>
 struct Form;
 
