@@ -244,9 +244,9 @@ TEST_F(Figures, FinalMetricsOverTheReferencesStandBesidePublishedRatios) {
   EXPECT_EQ(RowsIn(figure), (Rows{{"b", "m", "0.600", "0.75x", "0.98x", "-23.2 %", "1", "Fig1"}}));
   const json& panel = figure["panels"][0];
   EXPECT_EQ(panel["head"], "");
-  EXPECT_EQ(panel["places"], json({"m"}));
+  EXPECT_EQ(panel["places"], json::array({"m"}));
   ASSERT_EQ(panel["bars"].size(), 1u);
-  EXPECT_EQ(panel["bars"][0]["printed"], json({{0, 0.977}}));
+  EXPECT_EQ(panel["bars"][0]["printed"], json::array({json::array({0, 0.977})}));
   EXPECT_EQ(figure["normalise"], "a");
 }
 
