@@ -223,7 +223,7 @@ class ImportTest(unittest.TestCase):
         bundle = self.folder / "imported.sparfuse"
         self.call("export", "imported", "--out", bundle)
         self.call("verify", bundle)
-        self.assertIn("compared with nothing", self.call("compare", bundle, bundle, code=2))
+        self.assertIn("are not compared", self.call("compare", bundle, bundle, code=2))
         self.assertIn("sparfuse import list", self.call("table", "imported", code=2))
         shown = self.call("export", "imported", "--show")
         self.assertIn("citation trial.json: system.source", shown)
