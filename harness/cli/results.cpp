@@ -262,8 +262,7 @@ int StatusVerb(Program& program, const std::string& name) {
   PrintSubmitted(submitted);
   PrintTrials(rows, loaded->results);
   if (imported > 0) {
-    fmt::print("{} imported result(s) beside, compared with nothing (sparfuse import list)\n",
-               imported);
+    fmt::print("{} imported result(s), which are not compared (sparfuse import list)\n", imported);
   }
   fmt::print("{} trial(s) of this experiment in {}\n", rows.size(),
              program.store().results().string());

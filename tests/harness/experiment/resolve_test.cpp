@@ -187,7 +187,7 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "")), "expected { gbps, alpha_us }");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 1, alpha_us = 99 }")), "at least 100");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 0, alpha_us = 100 }")),
-              "gbps = a number from 0.001 to 100000");
+              "gbps from 0.001 to 100000");
 }
 
 TEST(Experiment, EmulatedNodesOfSeveralRanksNeedLinksWithinThem) {

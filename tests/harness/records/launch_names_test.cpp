@@ -44,9 +44,9 @@ TEST(Launch, AHostWithTrafficOnASecondInterfaceIsNamed) {
   EXPECT_EQ(launch.network->bytes.size(), 2U);
   const auto said = WarningsOf(launch);
   ASSERT_EQ(said.size(), 1U);
-  ExpectIn("n2: beside the busiest interface also ib0, x had traffic", said[0]);
+  ExpectIn("n2: in addition to the busiest interface, ib0, x had traffic", said[0]);
   launch.network->interface = "eth0";
-  ExpectIn("beside eth0 also", WarningsOf(launch)[0]);
+  ExpectIn("in addition to eth0, ib0", WarningsOf(launch)[0]);
   launch.network->others = {{}, {}};
   EXPECT_TRUE(WarningsOf(launch).empty());
   launch.warnings = {"peers are hidden"};

@@ -90,7 +90,7 @@ TEST_F(Folder, AListThatIsNoneOfOursListsNothing) {
 
 TEST_F(Folder, AFileIsNoFolder) {
   Write(out_, "text");
-  EXPECT_NE(WhyNot().find("is no folder"), std::string::npos);
+  EXPECT_NE(WhyNot().find("is not a folder"), std::string::npos);
 }
 
 TEST_F(Folder, WhatIsWrittenMeanwhileIsNotReplaced) {

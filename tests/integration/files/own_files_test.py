@@ -144,7 +144,7 @@ class OwnFilesTest(unittest.TestCase):
             self.assertIn("other.toml", self.errors)
             self.assertIn(said, self.errors)
         self.call(*plan, self.folder / "none.toml", code=2)
-        self.assertIn("none.toml is not there", self.errors)
+        self.assertIn("none.toml: expected the file of a method", self.errors)
 
     def test_plan_counts_excluded_cells_and_says_why(self):
         said = self.call("--own", self.own, "plan", "my/own")
