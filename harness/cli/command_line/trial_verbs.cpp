@@ -199,10 +199,11 @@ void AddSkill(CommandLine& line) {
     std::string by;
   };
   const auto request = std::make_shared<Request>();
-  auto* verb = AddVerb(line, "skill", "compare predictions of published numbers with formulas, in one table",
-                       Speaks::kText, [=](Program& program) {
-                         return SkillVerb(program, request->names, request->by, request->without);
-                       });
+  auto* verb =
+      AddVerb(line, "skill", "compare predictions of published numbers with formulas, in one table",
+              Speaks::kText, [=](Program& program) {
+                return SkillVerb(program, request->names, request->by, request->without);
+              });
   verb->add_option("experiment", request->names,
                    "experiments or papers (default: validation safusion)");
   verb->add_option("--by", request->by,

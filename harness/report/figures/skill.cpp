@@ -233,9 +233,10 @@ namespace {
 std::vector<std::vector<std::string>> RowsOfTestbed(const Predictions& predictions) {
   std::vector<std::vector<std::string>> rows;
   const Predictions predicted = Those(predictions, false);
-  for (const auto& [kind, some] : {std::pair("predicted", predicted),
-                                   std::pair("predicted, without the first", BeyondFirst(predicted)),
-                                   std::pair("calibrated with", Those(predictions, true))}) {
+  for (const auto& [kind, some] :
+       {std::pair("predicted", predicted),
+        std::pair("predicted, without the first", BeyondFirst(predicted)),
+        std::pair("calibrated with", Those(predictions, true))}) {
     const std::size_t begin = rows.size();
     for (auto& row : SkillRows(some)) {
       row[0] = fmt::format("{}: {}", kind, row[0]);
