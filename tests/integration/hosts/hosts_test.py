@@ -146,7 +146,7 @@ class HostsTest(unittest.TestCase):
         bundle = self.folder / "t.sparfuse"
         self.call(None, "export", "t", "--out", bundle)
         self.assertRegex(self.call(None, "compare", bundle, bundle, "--keep-disturbed"),
-                         rf"t has unlike nodes: 1 of {re.escape(here)}, .*; 1 of A CPU, ")
+                         rf"t has different nodes: 1 of {re.escape(here)}, .*; 1 of A CPU, ")
 
     def test_here_and_on_two_clusters_are_three_systems_of_one_store(self):
         self.write(methods=("dense", "wfbp"))
