@@ -200,8 +200,9 @@ std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
       }
       Host& before = hosts[found->second.host];
       if (form == HostfileForm::kOpenMpi && before.name != name)
-        fail(line, fmt::format("{} is the host {} of a line before: expected one line for each host", name,
-                               before.name));
+        fail(line,
+             fmt::format("{} is the host {} of a line before: expected one line for each host",
+                         name, before.name));
       // Open MPI counts a host's lines, unless one of them states its slots.
       if (form == HostfileForm::kOpenMpi && line.slots + found->second.line->slots > 0)
         fail(line, fmt::format("{} is there twice: expected one line for each host", name));
