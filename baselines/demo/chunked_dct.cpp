@@ -6,45 +6,10 @@
 #include <mutex>
 #include <numbers>
 
-#include "core/base/cpu.hpp"
-#include "core/coding/quantizers/quantize_kernels.hpp"
+#include "core/coding/quantizers/matrix_product.hpp"
 
 namespace sparfuse {
 namespace {
-
-// A matrix in memory, row-major.
-struct From {
-  const float* data;
-  std::size_t stride;
-};
-struct To {
-  float* data;
-  std::size_t stride;
-};
-
-bool AllZero(const float* x, std::size_t n) {
-  return std::all_of(x, x + n, [](float value) { return value == 0.0f; });
-}
-
-// Computes to = left * right, of height x depth and depth x width. Skips four rows of `right` at
-// once if all are zero, and four columns of a `left` of one row likewise.
-void Multiply(const From& left, const From& right, std::size_t height, std::size_t depth,
-              std::size_t width, const To& to) {
-  const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
-  for (std::size_t i = 0; i < height; ++i) std::fill_n(to.data + i * to.stride, width, 0.0f);
-  for (std::size_t d = 0; d < depth; d += kLowRankRows) {
-    const std::size_t rows = std::min(kLowRankRows, depth - d);
-    const float* const from = right.data + d * right.stride;
-    bool zero = height == 1 && AllZero(left.data + d, rows);
-    if (height > 1) {
-      zero = true;
-      for (std::size_t i = 0; zero && i < rows; ++i) zero = AllZero(from + i * right.stride, width);
-    }
-    if (zero) continue;
-    kernels.add_rows(from, right.stride, rows, width, left.data + d, left.stride, height, to.data,
-                     to.stride);
-  }
-}
 
 std::size_t LargestDivisor(std::size_t extent, std::size_t most) {
   for (std::size_t size = std::min(extent, most); size > 1; --size) {
@@ -126,7 +91,7 @@ void ChunkedDct::Forward(std::span<const float> x, std::span<float> coefficients
   assert(x.size() == elements() && coefficients.size() == elements());
   std::array<float, kMostOfTileSide * kMostOfTileSide> half;
   ForPlaces([&](const Place& at) {
-    const From tile{x.data() + at.row * cols_ + at.col, cols_};
+    const MatrixIn tile{x.data() + at.row * cols_ + at.col, cols_};
     float* const out = coefficients.data() + at.begin;
     const Basis& across = BasisOf(at.width);
     float* const rows = rows_ == 1 ? out : half.data();
@@ -144,9 +109,9 @@ void ChunkedDct::Inverse(std::span<const float> coefficients, std::span<float> x
   std::array<float, kMostOfTileSide * kMostOfTileSide> half;
   ForPlaces([&](const Place& at) {
     const float* const tile = coefficients.data() + at.begin;
-    const To out{x.data() + at.row * cols_ + at.col, cols_};
+    const MatrixOut out{x.data() + at.row * cols_ + at.col, cols_};
     const Basis& across = BasisOf(at.width);
-    const From back{across.matrix.data(), at.width};
+    const MatrixIn back{across.matrix.data(), at.width};
     if (rows_ == 1) return Multiply({tile, at.width}, back, 1, at.width, at.width, out);
     for (std::size_t k = 0; k < at.height; ++k) {
       Multiply({tile + k * at.width, at.width}, back, 1, at.width, at.width,

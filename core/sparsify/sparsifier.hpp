@@ -93,6 +93,7 @@ enum WorkspaceUse : std::size_t {
   kUseSegments,
   kUseHistograms,
   kUseOffsets,
+  kUseShares,      // the part of the candidate arrays that each worker fills
   kUseChunkParts,  // measures, counts or sent elements of each chunk of a tensor
   kUseKeys,        // keys of candidates, or of elements that are examined
   kUseBinKeys,     // keys of the candidates in one bin

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/base/cpu.hpp"
-#include "core/coding/quantizers/quantize_kernels.hpp"
+#include "core/coding/quantizers/matrix_product.hpp"
 
 namespace sparfuse::workloads {
 namespace {
@@ -38,16 +37,10 @@ void Transpose(const float* from, std::size_t rows, std::size_t cols, float* to)
   }
 }
 
-// to = left * right
-void Multiply(const Matrix& left, const Matrix& right, Matrix& to) {
+void Product(const Matrix& left, const Matrix& right, Matrix& to) {
   assert(left.cols == right.rows && to.rows == left.rows && to.cols == right.cols);
-  const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
-  std::ranges::fill(to.values, 0.0f);
-  for (std::size_t d = 0; d < left.cols; d += kLowRankRows) {
-    kernels.add_rows(right.values.data() + d * right.cols, right.cols,
-                     std::min(kLowRankRows, left.cols - d), right.cols, left.values.data() + d,
-                     left.cols, left.rows, to.values.data(), to.cols);
-  }
+  Multiply({left.values.data(), left.cols}, {right.values.data(), right.cols}, left.rows, left.cols,
+           right.cols, {to.values.data(), to.cols});
 }
 
 }  // namespace
@@ -71,11 +64,11 @@ void Orthogonalise(std::span<float> x, std::size_t rows, std::size_t cols) {
   Matrix product(own.rows, own.cols);
   for (const Step& step : kSteps) {
     Transpose(own.values.data(), own.rows, own.cols, transposed.values.data());
-    Multiply(own, transposed, gram);
-    Multiply(gram, gram, square);
+    Product(own, transposed, gram);
+    Product(gram, gram, square);
     for (std::size_t i = 0; i < gram.values.size(); ++i)
       gram.values[i] = step.b * gram.values[i] + step.c * square.values[i];
-    Multiply(gram, own, product);
+    Product(gram, own, product);
     for (std::size_t i = 0; i < own.values.size(); ++i)
       own.values[i] = step.a * own.values[i] + product.values[i];
   }

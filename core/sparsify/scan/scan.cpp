@@ -6,7 +6,6 @@
 #include <cmath>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/base/cpu.hpp"
 #include "core/base/stream_store.hpp"
@@ -147,7 +146,8 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   const bool at_once = apart != nullptr && statistics == nullptr && StreamingPays(input.n) &&
                        reinterpret_cast<std::uintptr_t>(apart) % kLineBytes == 0;
   std::atomic<std::size_t> taken{0};  // entries of all pieces
-  std::vector<Share> shares(workers);
+  const std::span<Share> shares = WorkspaceArray<Share>(workspace, kUseShares, workers);
+  std::ranges::fill(shares, Share());
   // All elements are measured, none are added, and no finite one reaches the bound.
   const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
   std::span<Statistics> parts;  // added up in index order, whichever worker measures them

@@ -1,5 +1,5 @@
-// Words the TypeErrors of wrong calls. pybind11 prints types as its converters name them, and every
-// value, a gradient's elements too.
+// Shortens the TypeErrors of calls that fit no signature. pybind11 prints types as its converters
+// name them, and every value, a gradient's elements too.
 #include <array>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Holds a trial to what lies beside it: its record to its series, and its series to one another.
+// Compares the record of a trial with its series, and its series with one another.
 // Each check is in the source file of its name, held_NAME.cpp.
 #pragma once
 

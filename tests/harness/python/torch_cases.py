@@ -156,6 +156,14 @@ def require_equal(model, averages, exact=True, scale=1.0):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
 
 
+def require_oracles_step(model, oracle, batch):
+    """One backward pass, whose averages are those of the oracle."""
+    loss = loss_of(model, batch)
+    local = local_gradients(model, loss)
+    loss.backward()
+    require_equal(model, oracle.step(local))
+
+
 def raises(kind, text, call):
     try:
         call()
@@ -317,10 +325,7 @@ def frozen_and_bf16_and_channels_last():
     oracle = Oracle(model, "wfbp", density=0.05)
     for batch in batches("conv", dist.get_rank(), 3):
         model.zero_grad()
-        loss = loss_of(model, batch)
-        local = local_gradients(model, loss)
-        loss.backward()
-        require_equal(model, oracle.step(local))
+        require_oracles_step(model, oracle, batch)
         assert model.last.bias.grad is None
     sf.detach(model)
     model = mlp().to(torch.bfloat16)
@@ -412,10 +417,7 @@ def failed_backward_and_the_next_one():
     )
     for batch in (first, second):
         model.zero_grad()
-        loss = loss_of(model, batch)
-        local = local_gradients(model, loss)
-        loss.backward()
-        require_equal(model, oracle.step(local))
+        require_oracles_step(model, oracle, batch)
     sf.detach(model)
 
 
@@ -1499,10 +1501,7 @@ def buffers_of_all_kinds_begin_as_rank_0s():
         found = gathered(buffer.to_dense().clone())
         assert all(torch.equal(found[0], other) for other in found), name
     oracle = Oracle(model, "wfbp", density=0.05)
-    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
-    local = local_gradients(model, loss)
-    loss.backward()
-    require_equal(model, oracle.step(local))
+    require_oracles_step(model, oracle, batches("mlp", dist.get_rank(), 1)[0])
     sf.detach(model)
 
 
