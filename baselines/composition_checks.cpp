@@ -136,11 +136,11 @@ void CheckTraits(const Composition& made) {
                                 std::string(made.strategy->name) +
                                 "\" sparsifies tensor by tensor; expected \"behind\"");
   }
-  if (traits.by_tensor && made.strategy->node_shards) {
+  if (traits.by_tensor && made.strategy->node_shards && !made.strategy->whole_shards) {
     SPARFUSE_THROW(kConfig, collective + " works on whole tensors, but strategy \"" +
                                 std::string(made.strategy->name) +
                                 "\" sends a shard from each rank of a node, which cuts tensors; "
-                                "expected \"behind\"");
+                                "expected \"node-tensors\" or \"behind\"");
   }
   if (made.sparsifier == nullptr) return;  // CheckPayloads has refused collectives that need one
   const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";

@@ -19,6 +19,7 @@
 #include "baselines/omgs/omgs.hpp"
 #include "baselines/omnireduce/omnireduce.hpp"
 #include "baselines/powersgd/powersgd.hpp"
+#include "baselines/scape/scape.hpp"
 #include "baselines/sparcml/sparcml.hpp"
 #include "baselines/spardl/spardl.hpp"
 #include "baselines/zen/zen.hpp"
@@ -84,6 +85,7 @@ std::span<const CollectiveDescriptor> Collectives() {
     table.push_back(baselines::PowerSgdBlocks());
     table.push_back(baselines::DemoCoefficients());
     table.push_back(baselines::ArcRows());
+    table.push_back(baselines::MomentMask());
     table.push_back(baselines::SpardlCollective());
     table.push_back(baselines::GtopkCollective());
     table.push_back(baselines::SparcmlRecursiveDoubling());

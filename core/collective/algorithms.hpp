@@ -22,19 +22,27 @@ CollectiveDescriptor ParameterServer();
 CollectiveDescriptor ExponentAllReduceDescriptor();
 
 // Splits a range among the ranks of a group: member j owns shard j. Shard j of n elements in P
-// parts has n/P + [j < n mod P]. Shard numbers are taken modulo P.
+// parts has n/P + [j < n mod P], unless `begins` are given. Shard numbers are taken modulo P.
 struct Shards {
   std::size_t elements;
   std::size_t members;
+  // [members + 1] the begins of the shards, ascending, and the end of the last; they must outlive
+  // this. Empty: even shards.
+  std::span<const std::uint32_t> begins = {};
 
   std::size_t Size(std::size_t shard) const {
-    return elements / members + (shard % members < elements % members ? 1 : 0);
+    const std::size_t j = shard % members;
+    if (!begins.empty()) return begins[j + 1] - begins[j];
+    return elements / members + (j < elements % members ? 1 : 0);
   }
   std::size_t Begin(std::size_t shard) const {
     const std::size_t j = shard % members;
+    if (!begins.empty()) return begins[j];
     return j * (elements / members) + std::min(j, elements % members);
   }
-  std::size_t NonEmpty() const { return std::min(elements, members); }
+  std::size_t NonEmpty() const;
+  std::size_t Largest() const;
+  std::size_t Smallest() const;
 };
 
 // Defined in ring_allreduce.cpp. Native all-reduces are counted by the same formula.
@@ -65,9 +73,9 @@ struct RingHalf {
   bool reduces = false;  // false: it gathers
 };
 
-// Counts the rounds of ring halves, one after another, in which `elements` travel in chunks. There
+// Counts the rounds of ring halves, one after another, in which the shards of all ranks travel. There
 // are none for one rank or no elements.
-RoundPlan RingRounds(std::size_t elements, const Topology& topology,
+RoundPlan RingRounds(const Shards& shards, const Topology& topology,
                      std::span<const RingHalf> halves, std::size_t element_bytes = sizeof(float));
 
 // Defined in sparse_allgather.cpp. Throw Error{kInternal} if payload, capacity and room of a

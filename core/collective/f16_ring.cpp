@@ -153,7 +153,9 @@ class F16RingCollective final : public Collective {
     static constexpr RingHalf kHalves[] = {
         {kPart == RingPart::kReduceScatter ? 0u : 1u, kPart != RingPart::kAllGather}, {2, false}};
     const auto halves = std::span(kHalves).first(kPart == RingPart::kWhole ? 2 : 1);
-    return RingRounds(sizes.payload_bytes.front() / sizeof(Half), topology, halves, sizeof(Half));
+    const Shards shards{sizes.payload_bytes.front() / sizeof(Half),
+                        static_cast<std::size_t>(topology.ranks)};
+    return RingRounds(shards, topology, halves, sizeof(Half));
   }
 };
 

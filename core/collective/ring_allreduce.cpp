@@ -2,8 +2,8 @@
 //
 // Source:      P. Patarasuk & X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 //              workstations, JPDC 69(2), 2009.
-// Deviations:  chunk j has n/P + [j < n mod P] elements (algorithms.hpp); empty chunks are not
-//              sent.
+// Deviations:  chunk j has n/P + [j < n mod P] elements (algorithms.hpp), unless a half of the ring
+//              is given the begins of chunks; empty chunks are not sent.
 //
 // Every chunk is reduced in one place and copied from there, so all ranks get equal bits.
 #include <algorithm>
@@ -20,11 +20,12 @@ namespace {
 
 // The operands of a half of the ring: this rank's place in it, and the chunks.
 struct Place {
-  Place(Communicator& communicator, std::span<float> values)
+  Place(Communicator& communicator, std::span<float> values,
+        std::span<const std::uint32_t> begins = {})
       : ranks(static_cast<std::size_t>(communicator.size())),
         rank(static_cast<std::size_t>(communicator.rank())),
         data(values),
-        shards{values.size(), ranks} {}
+        shards{values.size(), ranks, begins} {}
 
   std::span<float> Part(std::size_t chunk) const {
     return data.subspan(shards.Begin(chunk), shards.Size(chunk));
@@ -44,7 +45,7 @@ Task Step(Communicator& communicator, std::span<const float> outgoing, std::span
 // Step s sends chunk `first - s` on, and adds the arrival to the chunk before it. After the last
 // step chunk `first + 1` is reduced here.
 Task ReduceAround(Communicator& communicator, const Place& place, std::size_t first, int tag) {
-  const auto scratch = std::make_unique_for_overwrite<float[]>(place.shards.Size(0));
+  const auto scratch = std::make_unique_for_overwrite<float[]>(place.shards.Largest());
   for (std::size_t step = 0; step + 1 < place.ranks; ++step) {
     const std::size_t chunk = first + 2 * place.ranks - step;
     const std::span<float> target = place.Part(chunk - 1);
@@ -73,9 +74,9 @@ void RequireHost(std::string_view collective, const Communicator& communicator) 
 Round RoundOf(const Shards& shards, const RingHalf& half, const Topology& topology,
               std::size_t element_bytes) {
   const std::size_t ranks = shards.members;
-  Round round = RingRound(ranks - 1, (ranks - 1) * shards.Size(0) * element_bytes, topology);
+  Round round = RingRound(ranks - 1, (ranks - 1) * shards.Largest() * element_bytes, topology);
   if (half.reduces) {  // all but the smallest chunk
-    round[Work::kAdd] = shards.elements - shards.Size(ranks - 1);
+    round[Work::kAdd] = shards.elements - shards.Smallest();
   }
   return round;
 }
@@ -95,7 +96,35 @@ void AddTraffic(const Shards& shards, const RingHalf& half, std::size_t element_
   }
 }
 
+// The begins of the shards of floats whose bytes are given.
+std::vector<std::uint32_t> BeginsOf(std::span<const std::uint64_t> bytes) {
+  std::vector<std::uint32_t> begins = {0};
+  for (const std::uint64_t part : bytes) {
+    begins.push_back(begins.back() + static_cast<std::uint32_t>(part / sizeof(float)));
+  }
+  return begins;
+}
+
 }  // namespace
+
+std::size_t Shards::NonEmpty() const {
+  if (begins.empty()) return std::min(elements, members);
+  std::size_t count = 0;
+  for (std::size_t j = 0; j < members; ++j) count += Size(j) > 0 ? 1 : 0;
+  return count;
+}
+
+std::size_t Shards::Largest() const {
+  std::size_t largest = Size(0);
+  for (std::size_t j = 1; !begins.empty() && j < members; ++j) largest = std::max(largest, Size(j));
+  return largest;
+}
+
+std::size_t Shards::Smallest() const {
+  std::size_t smallest = Size(members - 1);
+  for (std::size_t j = 0; !begins.empty() && j < members; ++j) smallest = std::min(smallest, Size(j));
+  return smallest;
+}
 
 Task StepAroundRing(Communicator& communicator, std::string_view collective,
                     std::span<const std::byte> outgoing, std::span<std::byte> incoming, int tag) {
@@ -141,13 +170,16 @@ Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology
 
 namespace {
 
-void AddRounds(std::size_t elements, const Topology& topology, std::span<const RingHalf> halves,
+void AddRounds(const Shards& shards, const Topology& topology, std::span<const RingHalf> halves,
                std::size_t element_bytes, std::vector<Round>& rounds) {
-  const auto ranks = static_cast<std::size_t>(topology.ranks);
-  if (ranks <= 1 || elements == 0) return;
+  if (shards.members <= 1 || shards.elements == 0) return;
   for (const RingHalf& half : halves) {
-    rounds.push_back(RoundOf({elements, ranks}, half, topology, element_bytes));
+    rounds.push_back(RoundOf(shards, half, topology, element_bytes));
   }
+}
+
+Shards EvenShards(std::size_t elements, const Topology& topology) {
+  return {elements, static_cast<std::size_t>(topology.ranks)};
 }
 
 // Rank r sends every chunk twice, but r+1 and r+2 only once: the reduction of r+1 ends here, and
@@ -156,24 +188,23 @@ constexpr RingHalf kAllReduceHalves[] = {{1, true}, {2, false}};
 
 }  // namespace
 
-RoundPlan RingRounds(std::size_t elements, const Topology& topology,
+RoundPlan RingRounds(const Shards& shards, const Topology& topology,
                      std::span<const RingHalf> halves, std::size_t element_bytes) {
   RoundPlan plan;
-  AddRounds(elements, topology, halves, element_bytes, plan.rounds);
-  const auto ranks = static_cast<std::size_t>(topology.ranks);
-  plan.per_rank.resize(ranks);
+  AddRounds(shards, topology, halves, element_bytes, plan.rounds);
+  plan.per_rank.resize(shards.members);
   if (plan.rounds.empty()) return plan;
-  for (const RingHalf& half : halves) AddTraffic({elements, ranks}, half, element_bytes, plan);
+  for (const RingHalf& half : halves) AddTraffic(shards, half, element_bytes, plan);
   return plan;
 }
 
 RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
-  return RingRounds(elements, topology, kAllReduceHalves);
+  return RingRounds(EvenShards(elements, topology), topology, kAllReduceHalves);
 }
 
 void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
                                 std::vector<Round>& rounds) {
-  AddRounds(elements, topology, kAllReduceHalves, sizeof(float), rounds);
+  AddRounds(EvenShards(elements, topology), topology, kAllReduceHalves, sizeof(float), rounds);
 }
 
 namespace {
@@ -192,14 +223,15 @@ class Ring final : public Collective, public EvenCollective {
   }
 };
 
-// One of the two halves, rotated so that shard j is reduced on, or comes from, rank j.
+// One of the two halves, rotated so that shard j is reduced on, or comes from, rank j. Shards are
+// even unless the exchange has parts of its own (ExchangeBuffers::part_begins).
 class HalfRing final : public Collective {
  public:
   explicit HalfRing(bool reduces) : reduces_(reduces) {}
 
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     RequireHost(descriptor().name, communicator);
-    const Place place(communicator, buffers.dense);
+    const Place place(communicator, buffers.dense, buffers.part_begins);
     if (place.ranks == 1 || buffers.dense.empty()) co_return;
     if (reduces_) {
       co_await ReduceAround(communicator, place, place.rank + place.ranks - 1, tag);
@@ -209,7 +241,13 @@ class HalfRing final : public Collective {
   }
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
     const RingHalf half{reduces_ ? 0u : 1u, reduces_};
-    return RingRounds(sizes.payload_bytes.front() / sizeof(float), topology, {&half, 1});
+    Shards shards = EvenShards(sizes.payload_bytes.front() / sizeof(float), topology);
+    std::vector<std::uint32_t> begins;
+    if (!sizes.part_bytes.empty() && !sizes.part_bytes.front().empty()) {
+      begins = BeginsOf(sizes.part_bytes.front());
+      shards.begins = begins;
+    }
+    return RingRounds(shards, topology, {&half, 1});
   }
 
  private:

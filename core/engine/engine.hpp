@@ -87,6 +87,8 @@ struct StrategyDescriptor {
   // It sparsifies shards of a sum over the ranks of a node. Its payloads travel between ranks of
   // equal place on their nodes, so all nodes must have equally many ranks.
   bool node_shards = false;
+  // Such shards consist of whole tensors.
+  bool whole_shards = false;
   // Each part of a unit has an owner, a rank that sums the part and selects from the sum again.
   bool owned_parts = false;
   // Such parts may travel whole, encoded by a quantizer, which owners apply again to the sums.

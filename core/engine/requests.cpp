@@ -69,6 +69,15 @@ std::size_t ExchangeRequest::array() const {
   return dense == nullptr ? 0 : dense->array;
 }
 
+std::span<const Range> ExchangeRequest::shards() const {
+  return std::visit(
+      []<class Kind>(const Kind& kind) -> std::span<const Range> {
+        if constexpr (requires { kind.shards; }) return kind.shards;
+        return {};
+      },
+      pattern);
+}
+
 int ExchangeRequest::owner() const {
   return std::visit(
       []<class Kind>(const Kind& kind) {

@@ -94,10 +94,14 @@ struct HalvesSum {  // the same for one range, sent in halves
 struct SumShards {
   Range range;
   std::optional<Halves> halves = {};
+  // Shards of unequal lengths, in the order of the members and of the range, all of it; not in
+  // halves. Empty: even ones.
+  std::vector<Range> shards = {};
 };
 struct GatherShards {  // each member gives its shard of the flat gradient; all get all shards
   Range range;
   std::optional<Halves> halves = {};
+  std::vector<Range> shards = {};  // as SumShards'
 };
 
 // --- Sparse exchanges send selections and always wait until these are finished.
@@ -165,6 +169,7 @@ struct ExchangeRequest {
   Handle forwarded() const;
   int owner() const;
   std::size_t array() const;
+  std::span<const Range> shards() const;
 };
 
 struct NegotiateRequest {  // element-wise maximum of small integers over all ranks

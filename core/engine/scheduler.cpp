@@ -360,6 +360,15 @@ Handle StepScheduler::Exchange(ExchangeRequest request) {
           "the background's channel for an exchange in the background, and for no other exchange");
   require(request.owner() >= 0 && request.owner() < TopologyOf(request.channel).ranks,
           "an owner among the members");
+  if (const std::span<const Range> shards = request.shards(); !shards.empty()) {
+    const auto members = static_cast<std::size_t>(TopologyOf(request.channel).ranks);
+    bool cover = shards.size() == members && shards.front().begin == parts.front().begin &&
+                 shards.back().end == parts.back().end && request.halves() == nullptr;
+    for (std::size_t j = 1; j < shards.size(); ++j) {
+      cover = cover && shards[j].begin == shards[j - 1].end;
+    }
+    require(cover, "a shard of floats for each member, all of the range together");
+  }
   return Add(std::move(request), std::move(parts));
 }
 

@@ -17,18 +17,56 @@ Range ShardOf(Range whole, int member, int members) {
   return {begin, begin + shards.Size(static_cast<std::size_t>(member))};
 }
 
+std::vector<Range> ShardsOfTensors(const GradientLayout& layout, Range whole, int members) {
+  std::vector<std::size_t> ends;  // of the tensors
+  std::size_t longest = 0;
+  for (const std::size_t t : layout.TensorsIn(whole)) {
+    const Range tensor = layout.tensor(t).range();
+    ends.push_back(tensor.end);
+    longest = std::max(longest, tensor.size());
+  }
+  // Cuts as late as shards of `most` elements allow; the last shard has the rest.
+  const auto cut = [&](std::size_t most) {
+    std::vector<Range> shards;
+    auto end = ends.begin();
+    for (std::size_t begin = whole.begin; shards.size() + 1 < static_cast<std::size_t>(members);) {
+      std::size_t last = begin;
+      for (; end != ends.end() && *end - begin <= most; ++end) last = *end;
+      shards.push_back({begin, last});
+      begin = last;
+    }
+    shards.push_back({shards.empty() ? whole.begin : shards.back().end, whole.end});
+    return shards;
+  };
+  const auto parts = static_cast<std::size_t>(members);
+  std::size_t least = std::max(longest, (whole.size() + parts - 1) / parts), enough = whole.size();
+  while (least < enough) {
+    const std::size_t most = least + (enough - least) / 2;
+    if (cut(most).back().size() <= most) {
+      enough = most;
+    } else {
+      least = most + 1;
+    }
+  }
+  return cut(enough);
+}
+
 Handle NodeShards::SendBehind(Engine& engine, const Unit& unit, Range range,
                               std::vector<Handle> packed, std::string label) {
   const Topology& where = engine.topology();
   if (where.ranks_per_node == 1) {
     return UnitStrategy::SendBehind(engine, unit, range, std::move(packed), std::move(label));
   }
-  Handle summed = engine.Exchange({.pattern = SumShards{range},
+  const int place = where.LocalRankOf(engine.rank()), members = where.ranks_per_node;
+  std::vector<Range> shards;
+  if (cut_ == Cut::kTensors) shards = ShardsOfTensors(engine.layout(), range, members);
+  const Range shard = shards.empty() ? ShardOf(range, place, members)
+                                     : shards[static_cast<std::size_t>(place)];
+  Handle summed = engine.Exchange({.pattern = SumShards{range, {}, shards},
                                    .channel = Channel::kIntraNode,
                                    .counts = 0,
                                    .label = label,
                                    .order = {.after = std::move(packed)}});
-  const Range shard = ShardOf(range, where.LocalRankOf(engine.rank()), where.ranks_per_node);
   if (shard.size() > 0) {
     const Handle selected = engine.Sparsify(
         {.range = shard, .density = unit.density, .lane = unit.lane, .order = {.after = {summed}}});
@@ -38,7 +76,7 @@ Handle NodeShards::SendBehind(Engine& engine, const Unit& unit, Range range,
                                          .label = label});
     summed = engine.Merge({.exchange = sent, .lane = unit.lane});
   }
-  return engine.Exchange({.pattern = GatherShards{range},
+  return engine.Exchange({.pattern = GatherShards{range, {}, std::move(shards)},
                           .channel = Channel::kIntraNodeBack,
                           .counts = 0,
                           .label = std::move(label),
@@ -57,6 +95,21 @@ const StrategyDescriptor kNodeShards = {
     true,
     true};
 
+const StrategyDescriptor kNodeTensors = {
+    "node-tensors",
+    "units are summed within nodes; each rank of a node sparsifies whole tensors of the sum",
+    "From et al., DeToNATION, arXiv 2502.06728 (FlexDeMo)",
+    1,
+    "The tensors of a unit stay in their order, so that ranks of a node may have unequal shards.",
+    Sparsified::kBehind,
+    {},
+    [](const Options&) -> std::unique_ptr<Strategy> {
+      return std::make_unique<NodeShards>(NodeShards::Cut::kTensors);
+    },
+    true,
+    true,
+    true};
+
 Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
                               std::vector<Handle> packed, std::string label) {
   const int parts =
@@ -67,6 +120,7 @@ Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
     selections.push_back(engine.Sparsify({.range = ShardOf(range, j, parts),
                                           .density = unit.density,
                                           .lane = unit.lane,
+                                          .residual = local_residual_ ? "local" : "",
                                           .order = {.after = packed}}));
   }
   const Handle pushed =
@@ -117,14 +171,25 @@ const StrategyDescriptor kOwnedParts = {
                  0,
                  {},
                  "owners keep the unselected elements of their sums as a residual; off: these are "
-                 "lost, as in the published extension"}},
+                 "lost, as in the published extension"},
+                {"local_ef",
+                 true,
+                 0,
+                 0,
+                 {},
+                 "ranks keep the unselected elements of their own gradients as a residual; off: "
+                 "these are lost"}},
     .make = [](const Options& options) -> std::unique_ptr<Strategy> {
-      return std::make_unique<OwnedParts>(BoolOption(options, "server_ef"));
+      return std::make_unique<OwnedParts>(BoolOption(options, "server_ef"),
+                                          BoolOption(options, "local_ef"));
     },
     .dense_units = true,
     .owned_parts = true,
     .owned_whole = true,
-    .loses = [](const Options& options) { return !BoolOption(options, "server_ef"); }};
+    .loses =
+        [](const Options& options) {
+          return !BoolOption(options, "server_ef") || !BoolOption(options, "local_ef");
+        }};
 
 std::span<const StrategyDescriptor> CoreStrategies() {
   constexpr auto kMake = [](const Options&) -> std::unique_ptr<Strategy> {
@@ -171,6 +236,7 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        kMake,
        true},
       kNodeShards,
+      kNodeTensors,
       kOwnedParts,
   };
   return kStrategies;

@@ -90,4 +90,8 @@ bool IsTimed(const std::string& metric) {
          metric.find("seconds") != std::string::npos;
 }
 
+bool IsToTarget(std::string_view metric) {
+  return metric.find("_to_target") != std::string_view::npos;
+}
+
 }  // namespace sparfuse::harness

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace sparfuse::harness {
 
@@ -19,5 +20,7 @@ std::span<const std::string> MetricNames();
 // Whether a metric is a time or derived from one, so that other work on the machine disturbs it. A
 // trial counts or computes all other metrics.
 bool IsTimed(const std::string& metric);
+// Whether a metric is stated by trials that reached their target, and by no others.
+bool IsToTarget(std::string_view metric);
 
 }  // namespace sparfuse::harness

@@ -174,6 +174,10 @@ class Comparer {
       return value;
     }
     value.absolute = cell->result.Over(metric);
+    if (cell->result.MissedTarget(metric)) {
+      value.lacks = kTargetNotReached;
+      return value;
+    }
     if (reference == nullptr) {
       value.lacks = fmt::format("no {} in this setting to compare with", request_.reference);
       return value;
@@ -181,6 +185,10 @@ class Comparer {
     if (const std::string part = PartOfTwoRevisions(*cell->newest, *reference->newest);
         !part.empty()) {
       value.lacks = fmt::format("{} was run with another revision of {}", request_.reference, part);
+      return value;
+    }
+    if (reference->result.MissedTarget(metric)) {
+      value.lacks = fmt::format("{} of {}", kTargetNotReached, request_.reference);
       return value;
     }
     const auto by_block = RatiosByBlock(cell->result, reference->result, metric);

@@ -238,6 +238,8 @@ const std::array kKinds = {
          "the stated direction, another size"},
     Kind{Verdict::kDisturbed, "~", "part", "not decided",
          "the trials that it needs were disturbed"},
+    Kind{Verdict::kTargetNotReached, "○", "part", kTargetNotReached.data(),
+         "no trial of a cell reached its target"},
     Kind{Verdict::kNotRun, "–", "quiet", "not run", "a cell has no trial that counts"},
     Kind{Verdict::kConsistentModelled, "✓", "good", "consistent",
          "the same of a modelled or emulated number"},

@@ -252,6 +252,13 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
   return average ? std::optional(average->value) : std::nullopt;
 }
 
+bool CellResult::MissedTarget(const std::string& metric) const {
+  return IsToTarget(metric) && !trials.empty() && std::ranges::all_of(trials, [&](const auto& each) {
+           const TrialRow& trial = *each.second;
+           return !trial.metrics.contains(metric) && trial.config.value("target", json()).is_number();
+         });
+}
+
 namespace {
 
 // Disturbed throughput trials are not drawn. Disturbed convergence trials are.
@@ -495,6 +502,9 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
       const bool apart =
           !of.ValuesApart(claim.metric).empty() || !over.ValuesApart(claim.metric).empty();
       if (entry.verdict == Verdict::kNotRun && apart) entry.verdict = Verdict::kDisturbed;
+      const bool ran = !of.trials.empty() && !over.trials.empty();
+      if (ran && (of.MissedTarget(claim.metric) || over.MissedTarget(claim.metric)))
+        entry.verdict = Verdict::kTargetNotReached;
     }
     judged.push_back(entry);
   }

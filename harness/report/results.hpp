@@ -43,6 +43,8 @@ struct CellResult {
   // Arithmetic mean of the blocks; none without values.
   std::optional<Interval> Average(const std::string& metric) const;
   std::optional<double> Mean(const std::string& metric) const;
+  // Whether `metric` counts the training until a target, which no trial reached.
+  bool MissedTarget(const std::string& metric) const;
   // Whether the threads of all ranks exceed the cores of the machine that ran them.
   bool Oversubscribed() const;
 };

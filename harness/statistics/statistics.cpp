@@ -133,6 +133,8 @@ std::string_view VerdictName(Verdict verdict) {
       return "not run";
     case Verdict::kDisturbed:
       return "not decided: disturbed";
+    case Verdict::kTargetNotReached:
+      return kTargetNotReached;
     case Verdict::kInvalid:
       return "invalid";
     case Verdict::kConsistentModelled:

@@ -81,13 +81,17 @@ enum class Verdict {
   kNotReproduced,
   kInconclusive,
   kNotRun,
-  kDisturbed,  // the trials that there are were disturbed
+  kDisturbed,         // the trials that there are were disturbed
+  kTargetNotReached,  // it is about reaching a target, which no trial of a cell did
   kInvalid,
   kConsistentModelled,  // emulated or modelled numbers reproduce at most this
   kHolds,               // these two: of a relation
   kDoesNotHold,
 };
 std::string_view VerdictName(Verdict verdict);
+// Said of a cell whose trials trained without reaching their target, wherever its number to the
+// target would stand.
+inline constexpr std::string_view kTargetNotReached = "target not reached";
 
 // Judges `ratio` against the stated ratio. measured: false for emulated and modelled numbers, which
 // can be at most consistent with the paper. With fewer than two blocks, a measured or emulated

@@ -58,27 +58,36 @@ INSTANTIATE_TEST_SUITE_P(Collectives, Replanned, ::testing::ValuesIn(SummingColl
                            return name;
                          });
 
-LiveConfig WithAverages() {
-  LiveConfig config = Configure("gtopk");
-  config.sparsifier = nullptr;
-  config.sparse_collective =
-      MakeCollective(FindCollective("arc-rows"), {{"memory", std::string("ef21m")}});
-  return config;
-}
+struct Remembering {
+  const char* name;
+  Options options;
+  std::size_t arrays;
+};
+
+class AveragesOfACollective : public ::testing::TestWithParam<Remembering> {
+ protected:
+  static LiveConfig Made() {
+    LiveConfig config = Configure("gtopk");
+    config.sparsifier = nullptr;
+    config.sparse_collective = MakeCollective(FindCollective(GetParam().name), GetParam().options);
+    return config;
+  }
+};
 
 // Goes on from the state before step 2, and takes back the first step that it then makes.
-TEST(AveragesOfACollective, AreSavedAndLoaded) {
+TEST_P(AveragesOfACollective, AreSavedAndLoaded) {
   std::vector<EngineState> saved(kWorkers), again(kWorkers);
-  const auto whole = testing::RunLive(WithAverages, kWorkers, testing::IntegerGradient, 999,
+  const std::size_t arrays = GetParam().arrays;
+  const auto whole = testing::RunLive(Made, kWorkers, testing::IntegerGradient, 999,
                                       [&](LiveEngine& engine, int step) {
                                         EngineState first;
                                         engine.SaveState(first);
-                                        EXPECT_EQ(first.averages.size(), step == 0 ? 0u : 3u);
+                                        EXPECT_EQ(first.averages.size(), step == 0 ? 0u : arrays);
                                         if (step == 2)
                                           saved[static_cast<std::size_t>(engine.rank())] = first;
                                       });
   const auto rest = testing::RunLive(
-      WithAverages, kWorkers,
+      Made, kWorkers,
       [](int rank, int step, std::size_t tensor) {
         return testing::IntegerGradient(rank, std::max(step, 2), tensor);
       },
@@ -97,6 +106,12 @@ TEST(AveragesOfACollective, AreSavedAndLoaded) {
     EXPECT_EQ(rest[rank].averaged[2], whole[rank].averaged[3]);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, AveragesOfACollective,
+    ::testing::Values(Remembering{"arc-rows", {{"memory", std::string("ef21m")}}, 3},
+                      Remembering{"moment-mask", {}, 1}),
+    [](const auto& instance) { return instance.index == 0 ? "ArcRows" : "MomentMask"; });
 
 }  // namespace
 }  // namespace sparfuse::baselines

@@ -118,8 +118,10 @@ TEST(Compose, KnowsThatOwnersWithoutAResidualLose) {
         .strategy_loses;
   };
   EXPECT_FALSE(loses());
-  parts.strategy_options = {{"server_ef", false}};
-  EXPECT_TRUE(loses());
+  for (const char* option : {"server_ef", "local_ef"}) {
+    parts.strategy_options = {{option, false}};
+    EXPECT_TRUE(loses()) << option;
+  }
 }
 
 // Strategies that send units in several steps, with planners that use times.
@@ -130,7 +132,7 @@ MethodParts InSteps(const std::string& strategy) {
   return parts;
 }
 
-constexpr const char* kInSteps[] = {"node-shards", "owned-parts", "espresso"};
+constexpr const char* kInSteps[] = {"node-shards", "node-tensors", "owned-parts", "espresso"};
 
 TEST(Compose, RefusesWhatChainsCannotKeepOrPredict) {
   for (const std::string strategy : kInSteps) {
@@ -153,11 +155,11 @@ TEST(Compose, RefusesShardsOfWhatACollectiveNeedsWhole) {
   for (const std::string collective :
        {"demo-coefficients", "powersgd-factors", "powersgd-blocks", "arc-rows"}) {
     SCOPED_TRACE(collective);
-    for (const std::string strategy : {"node-shards", "espresso", "behind"}) {
+    for (const std::string strategy : {"node-shards", "espresso", "node-tensors", "behind"}) {
       MethodParts parts = InSteps(strategy);
       parts.collective = collective;
       if (collective != "arc-rows") parts.sparsifier = nullptr;
-      if (strategy == "behind") {
+      if (strategy == "behind" || strategy == "node-tensors") {
         EXPECT_NO_THROW(Compose(parts));
       } else {
         ExpectRefused(parts, "works on whole tensors, but strategy \"" + strategy + "\"");
@@ -179,8 +181,9 @@ TEST(Compose, NamesTheStrategiesThatSendTheUnitsOfAPlan) {
 
 // Shards of a node's sum meet the same shards of other nodes: all nodes need as many ranks.
 TEST(CheckTopology, RefusesRaggedNodesWhereRanksMeetTheirLike) {
-  for (const std::string strategy : {"behind", "node-shards", "owned-parts", "espresso"}) {
-    const bool shards = strategy == "node-shards" || strategy == "espresso";
+  for (const std::string strategy :
+       {"behind", "node-shards", "node-tensors", "owned-parts", "espresso"}) {
+    const bool shards = strategy != "behind" && strategy != "owned-parts";
     const Composition made = Compose(InSteps(strategy));
     for (const Topology& topology : {Topology{4, 2}, Topology{6, 3}, Topology{4, 4}}) {
       EXPECT_NO_THROW(CheckTopology(made, topology)) << strategy;

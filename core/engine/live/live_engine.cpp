@@ -421,6 +421,13 @@ ExchangeState& LiveEngine::PrepareExchange(Handle handle, Op& exchange) {
                          {},
                          static_cast<std::size_t>(exchange.exchange().owner())};
   state.buffers.rounded = {};
+  state.buffers.part_begins.clear();
+  state.buffers.part_bytes.clear();
+  for (const Range& shard : exchange.exchange().shards()) {
+    const std::size_t begin = exchange.range().begin;
+    if (state.buffers.part_begins.empty()) state.buffers.part_begins.push_back(0);
+    state.buffers.part_begins.push_back(static_cast<std::uint32_t>(shard.end - begin));
+  }
   if (const Halves* halves = exchange.exchange().halves()) {
     state.buffers.rounded =
         selections_.RoundedOf(exchange.range(), halves->residual, exchange.label());
@@ -439,8 +446,6 @@ void LiveEngine::PreparePayload(const Op& exchange, ExchangeState& state) {
   payload.shared_capacity.reset();
   payload.sums_of.reset();
   payload.whole_of.reset();
-  buffers.part_begins.clear();
-  buffers.part_bytes.clear();
   for (const Handle part : request.selections()) {
     payload.parts.push_back(Live(part).selection);
     buffers.shape.kept += Live(part).selection->kept;

@@ -192,7 +192,15 @@ void ModelRank::StartExchange(Handle handle, Op& started) {
 
 Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   const ModelConfig& config = cluster_.config();
-  if (!exchange.sparse()) return {exchange.elements(), exchange.elements(), exchange.payload_bytes};
+  if (!exchange.sparse()) {
+    Contribution dense{exchange.elements(), exchange.elements(), exchange.payload_bytes};
+    if (exchange.If<ExchangeRequest>()) {
+      for (const Range& shard : exchange.exchange().shards()) {
+        dense.part_bytes.push_back(shard.size() * sizeof(float));
+      }
+    }
+    return dense;
+  }
   Contribution given;
   const ExchangeRequest& request = exchange.exchange();
   if (request.forwarded() != 0) {

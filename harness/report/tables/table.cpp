@@ -52,6 +52,7 @@ std::string MetricText(const CellResult& result, const MetricColumn& column,
   }
   if (column.of_target && result.cell->config.target) {
     const std::size_t reached = result.Values(column.metric).size();
+    if (reached == 0 && result.MissedTarget(column.metric)) text = kTargetNotReached;
     if (reached < result.trials.size())
       text += fmt::format(" ({} of {})", reached, result.trials.size());
   }

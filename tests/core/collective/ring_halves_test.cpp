@@ -1,6 +1,7 @@
 // Tests the halves of the ring: the shard that each half leaves with a rank, and its payload.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <string>
@@ -21,7 +22,8 @@ struct HalfOutcome {
   Traffic traffic;
 };
 
-std::vector<HalfOutcome> RunHalf(const Collective& half, int ranks, std::size_t elements) {
+std::vector<HalfOutcome> RunHalf(const Collective& half, int ranks, std::size_t elements,
+                                 const std::vector<std::uint32_t>& begins = {}) {
   std::vector<HalfOutcome> outcomes(static_cast<std::size_t>(ranks));
   RunRanks(ranks, ranks, kDeadline, [&](ProgressLoop& loop) {
     auto& [data, traffic] = outcomes[static_cast<std::size_t>(loop.rank())];
@@ -30,6 +32,7 @@ std::vector<HalfOutcome> RunHalf(const Collective& half, int ranks, std::size_t 
     }
     ExchangeBuffers buffers;
     buffers.dense = data;
+    buffers.part_begins = begins;
     loop.RunBlocking([&, &traffic = traffic](Communicator& world) -> Task {
       const Traffic before = Total(world.traffic());
       co_await half.Run(world, buffers, 32);
@@ -66,6 +69,43 @@ TEST(RingHalves, LeaveEveryShardWhereItBelongsAndSendWhatTheirRoundsSay) {
         }
       }
     }
+  }
+}
+
+// Shards of given lengths, empty ones among them.
+TEST(RingHalves, HaveShardsOfGivenLengths) {
+  for (const std::vector<std::size_t>& lengths :
+       std::vector<std::vector<std::size_t>>{{3, 9}, {0, 5}, {5, 0}, {7, 0, 11}, {1, 2, 3, 100}}) {
+    const auto ranks = static_cast<int>(lengths.size());
+    std::vector<std::uint32_t> begins = {0};
+    ExchangeSizes sizes;
+    std::vector<std::uint64_t> bytes;
+    for (const std::size_t length : lengths) {
+      begins.push_back(begins.back() + static_cast<std::uint32_t>(length));
+      bytes.push_back(4 * length);
+    }
+    const std::size_t elements = begins.back();
+    sizes.payload_bytes.assign(lengths.size(), 4 * elements);
+    sizes.part_bytes.assign(lengths.size(), bytes);
+    const auto reduced = RunHalf(RingReduceScatter(), ranks, elements, begins);
+    const auto gathered = RunHalf(RingAllGather(), ranks, elements, begins);
+    const RoundPlan reducing = RingReduceScatter().Rounds(sizes, {ranks, ranks});
+    const RoundPlan gathering = RingAllGather().Rounds(sizes, {ranks, ranks});
+    for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
+      EXPECT_EQ(reduced[rank].traffic, reducing.per_rank[rank]);
+      EXPECT_EQ(gathered[rank].traffic, gathering.per_rank[rank]);
+      for (std::size_t shard = 0; shard < lengths.size(); ++shard) {
+        for (std::size_t i = begins[shard]; i < begins[shard + 1]; ++i) {
+          const auto sum = static_cast<float>(ranks * (ranks + 1) / 2) * static_cast<float>(i + 1);
+          if (shard == rank) EXPECT_EQ(reduced[rank].data[i], sum);
+          EXPECT_EQ(gathered[rank].data[i], static_cast<float>((shard + 1) * (i + 1)));
+        }
+      }
+    }
+    const std::size_t largest = *std::ranges::max_element(lengths);
+    const std::size_t smallest = *std::ranges::min_element(lengths);
+    EXPECT_EQ(reducing.rounds[0].bytes, (lengths.size() - 1) * 4 * largest);
+    EXPECT_EQ(reducing.rounds[0][Work::kAdd], elements - smallest);
   }
 }
 

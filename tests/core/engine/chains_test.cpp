@@ -28,7 +28,7 @@
 namespace sparfuse::testing {
 namespace {
 
-enum class Chain { kNone, kNodeShards, kOwnedParts, kForgetfulOwners };
+enum class Chain { kNone, kNodeShards, kNodeTensors, kOwnedParts, kForgetfulOwners };
 
 struct Case {
   Chain chain = Chain::kNone;
@@ -62,6 +62,7 @@ Plan PlanFor(const Case& of_case) {
 
 std::unique_ptr<Strategy> StrategyOf(Chain chain) {
   if (chain == Chain::kNodeShards) return std::make_unique<NodeShards>();
+  if (chain == Chain::kNodeTensors) return std::make_unique<NodeShards>(NodeShards::Cut::kTensors);
   if (chain == Chain::kOwnedParts) return std::make_unique<OwnedParts>();
   if (chain == Chain::kForgetfulOwners) return std::make_unique<OwnedParts>(false);
   return std::make_unique<UnitStrategy>();
@@ -145,6 +146,14 @@ INSTANTIATE_TEST_SUITE_P(NodeShards, Chains,
                                                     {Chain::kNodeShards, {2, 2}},
                                                     {Chain::kNodeShards, {8, 4}}},
                                                    3)));
+INSTANTIATE_TEST_SUITE_P(NodeTensors, Chains,
+                         ::testing::ValuesIn(Cases({{Chain::kNodeTensors, {4, 2}},
+                                                    {Chain::kNodeTensors, {6, 3}},
+                                                    {Chain::kNodeTensors, {4, 1}},
+                                                    {Chain::kNodeTensors, {2, 2}},
+                                                    // more ranks on a node than a unit has tensors
+                                                    {Chain::kNodeTensors, {8, 4}}},
+                                                   3)));
 INSTANTIATE_TEST_SUITE_P(OwnedParts, Chains,
                          ::testing::ValuesIn(Cases({{Chain::kOwnedParts, {3, 1}, 2},
                                                     {Chain::kOwnedParts, {4, 2}, 4},
@@ -159,7 +168,8 @@ INSTANTIATE_TEST_SUITE_P(OwnedParts, Chains,
 // The stopped rank owns no part in one case, and the last part in another.
 TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
   std::vector<StoppedRun> runs;
-  for (const Case& of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kOwnedParts, {4, 1}, 3},
+  for (const Case& of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kNodeTensors, {4, 2}},
+                              Case{Chain::kOwnedParts, {4, 1}, 3},
                               Case{Chain::kOwnedParts, {4, 1}, 4}}) {
     const auto messages = static_cast<int>(RunCase(of_case)[3].records.front().messages_sent);
     runs.push_back(
@@ -171,7 +181,7 @@ TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
 // Selections exceed the room that the plan's density makes: the first steps of a warm-up keep more
 // elements, and every row of a matrix sends at least one.
 TEST(Chains, HaveRoomForWhatIsSelected) {
-  for (const Chain chain : {Chain::kNodeShards, Chain::kOwnedParts}) {
+  for (const Chain chain : {Chain::kNodeShards, Chain::kNodeTensors, Chain::kOwnedParts}) {
     for (const std::uint16_t partitions : {std::uint16_t{1}, std::uint16_t{3}}) {
       for (const Device device : {Device{}, kEmulated}) {
         Case of_case{chain, {4, 2}, partitions, 0.001, device};
@@ -365,22 +375,64 @@ TEST(Chains, CountWhatIsSelectedAtFirst) {
 }
 
 TEST(NodeShards, ResidualsLieOnTheOwnShards) {
-  const Case of_case{Chain::kNodeShards, {6, 3}};
-  const auto results = RunCase(of_case);
-  const GradientLayout layout = Layout();
-  for (std::size_t rank = 0; rank < results.size(); ++rank) {
-    std::vector<bool> own(layout.numel());
-    for (const Unit& unit : PlanFor(of_case).units) {
-      const Range range = layout.RangeOf(unit.first, unit.last);
-      const Range shard = ShardOf(range, of_case.topology.LocalRankOf(static_cast<int>(rank)),
-                                  of_case.topology.ranks_per_node);
-      std::fill_n(own.begin() + static_cast<std::ptrdiff_t>(shard.begin), shard.size(), true);
-    }
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      if (own[i]) continue;
-      EXPECT_EQ(results[rank].residual[i], 0.0f) << rank << ", " << i;
+  for (const Chain chain : {Chain::kNodeShards, Chain::kNodeTensors}) {
+    const Case of_case{chain, {6, 3}};
+    const auto results = RunCase(of_case);
+    const GradientLayout layout = Layout();
+    for (std::size_t rank = 0; rank < results.size(); ++rank) {
+      std::vector<bool> own(layout.numel());
+      const int place = of_case.topology.LocalRankOf(static_cast<int>(rank));
+      for (const Unit& unit : PlanFor(of_case).units) {
+        const Range range = layout.RangeOf(unit.first, unit.last);
+        const Range shard =
+            chain == Chain::kNodeShards
+                ? ShardOf(range, place, 3)
+                : ShardsOfTensors(layout, range, 3)[static_cast<std::size_t>(place)];
+        std::fill_n(own.begin() + static_cast<std::ptrdiff_t>(shard.begin), shard.size(), true);
+      }
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        if (own[i]) continue;
+        EXPECT_EQ(results[rank].residual[i], 0.0f) << rank << ", " << i;
+      }
     }
   }
+}
+
+// The longest shard is as short as whole tensors allow, and no tensor is cut.
+TEST(NodeTensors, ShardsAreRunsOfTensors) {
+  const auto sizes = [](const std::vector<std::size_t>& tensors, int members) {
+    const GradientLayout layout = LayoutOf(tensors);
+    std::vector<std::size_t> shards;
+    std::size_t at = 0;
+    for (const Range& shard : ShardsOfTensors(layout, {0, layout.numel()}, members)) {
+      EXPECT_EQ(shard.begin, at);
+      at = shard.end;
+      shards.push_back(shard.size());
+    }
+    EXPECT_EQ(at, layout.numel());
+    return shards;
+  };
+  using Sizes = std::vector<std::size_t>;
+  EXPECT_EQ(sizes({5, 5, 5, 5}, 2), (Sizes{10, 10}));
+  EXPECT_EQ(sizes({9, 1, 1, 1, 1, 1}, 2), (Sizes{9, 5}));
+  EXPECT_EQ(sizes({1, 1, 1, 1, 1, 9}, 2), (Sizes{5, 9}));
+  EXPECT_EQ(sizes({2, 3, 4, 5, 6, 7}, 3), (Sizes{9, 11, 7}));
+  EXPECT_EQ(sizes({100, 1}, 4), (Sizes{100, 1, 0, 0}));
+  EXPECT_EQ(sizes({7}, 3), (Sizes{7, 0, 0}));
+  EXPECT_EQ(sizes({3, 4}, 1), (Sizes{7}));
+}
+
+// Two nodes of two ranks, tensors of 700 and 300 elements at 10 %. Within a node the longer shard
+// sets the pace of both halves of the ring; between nodes it sends 70 elements, the other one 30.
+TEST(NodeTensors, TimeByHand) {
+  ModelConfig model =
+      EvenModelOf(LayoutOf({700, 300}), {{Unit{0, 2, Sparsified::kBehind, 0.1}}}, {4, 2});
+  model.make_strategy = [] { return StrategyOf(Chain::kNodeTensors); };
+  model.backward = {0, 0, {0, 0}, 0, 0};
+  const ModelStep step = SimulateStep(model, 0, 0);
+  const double byte = 8e-9, start = 1e-4;
+  const double within = 2 * (start + 2800 * byte), between = start + (560 + 240) * byte;
+  EXPECT_NEAR(step.records[0].exposed_communication_seconds, within + between, 1e-6);
 }
 
 TEST(NodeShards, OneRankANodeIsBehind) {

@@ -106,6 +106,28 @@ TEST_F(Comparing, SaysOnWhichMachineTheGainIsLarger) {
   EXPECT_NEAR(Verdict().contrast.ratio.value, 0.75, 1e-9);
 }
 
+TEST_F(Comparing, AMethodThatNeverReachedItsTargetHasNoRatioAndSaysSo) {
+  request_.metric = "steps_to_target";
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  const auto set = [&](std::size_t side, bool dense, bool wfbp) {
+    for (TrialRow& row : sides_[side].rows) {
+      json config = ConfigOf(row.method, row.workers);
+      config["target"] = 0.9;
+      row.config = config;
+      row.metrics = {};
+      if (row.method == "dense" ? dense : wfbp) row.metrics.Set("steps_to_target", 100);
+    }
+  };
+  set(0, true, true);
+  set(1, true, false);
+  EXPECT_EQ(Verdict().why_not, "b: target not reached");
+  set(1, false, true);
+  EXPECT_EQ(Verdict().why_not, "b: target not reached of dense");
+  set(1, true, true);
+  EXPECT_EQ(Verdict().why_not, "");
+}
+
 TEST_F(Comparing, AStoreAgainstItselfNeverDiffers) {
   AddBlocks(0, 100, 1.5);
   for (int block = 0; block < 4; ++block) Add(0, "safusion", block, 80 + 30 * block);

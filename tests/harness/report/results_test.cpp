@@ -261,6 +261,30 @@ TEST_F(Results, NoVerdictLeansOnDisturbedTimes) {
   EXPECT_EQ(JudgeClaims(Found()[0])[0].verdict, Verdict::kNotRun);
 }
 
+constexpr const char* kToTarget =
+    "mode = \"measured\"\nkind = \"convergence\"\ntarget = 0.9\n[[axis]]\n"
+    "method = [\"dense\", \"wfbp\"]\n"
+    "[[claim]]\nquote = \"q\"\nmetric = \"steps_to_target\"\nof = { method = \"wfbp\" }\n"
+    "over = { method = \"dense\" }\nexpect = \"less\"\n";
+
+// A method that trains without reaching its target has run: its claims are neither "not run" nor
+// decided. They are "not run" while one of the cells has no trial.
+TEST_F(Results, AClaimOnATargetThatNoTrialReachedSaysSo) {
+  Read(kToTarget);
+  for (const int block : {0, 1}) Add(0, 0, block, 1).metrics.Set("steps_to_target", 100 + block);
+  EXPECT_EQ(JudgeClaims(Found()[0]).at(0).verdict, Verdict::kNotRun);
+  for (const int block : {0, 1}) Add(0, 1, block, 1);
+  EXPECT_TRUE(Found()[0].cells[1].MissedTarget("steps_to_target"));
+  EXPECT_FALSE(Found()[0].cells[1].MissedTarget("throughput"));
+  EXPECT_FALSE(Found()[0].cells[0].MissedTarget("steps_to_target"));
+  const ClaimResult judged = JudgeClaims(Found()[0]).at(0);
+  EXPECT_EQ(judged.verdict, Verdict::kTargetNotReached);
+  EXPECT_EQ(VerdictName(judged.verdict), "target not reached");
+  EXPECT_TRUE(judged.fails_strict());
+  for (const int block : {0, 1}) Add(0, 1, block, 1).metrics.Set("steps_to_target", 50 + block);
+  EXPECT_EQ(JudgeClaims(Found()[0]).at(0).verdict, Verdict::kHolds);
+}
+
 TEST_F(Results, TheHeadSaysHowManyTrialsWereDisturbedAndByWhat) {
   Read(kLive);
   EXPECT_EQ(DisturbedWarning(Found()), "");

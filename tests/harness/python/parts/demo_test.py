@@ -94,6 +94,67 @@ class Steps(unittest.TestCase):
                     )
                 self.assertGreater(np.abs(w).max(), 0)
 
+    def test_flexdemo_sums_within_nodes_and_exchanges_between_them(self):
+        """FlexDeMo on nodes of two ranks: DeMo of the nodes' sums. A tensor's owner keeps its momentum."""
+        rng = np.random.default_rng(4)
+        shapes = {"a": (9, 20), "b": (50,), "c": (6, 7)}
+        for ranks, combine in ((4, "ranks"), (6, "ranks"), (4, "senders")):
+            with self.subTest(ranks=ranks, combine=combine):
+                m = sparfuse.Method(
+                    "flexdemo",
+                    ranks,
+                    list(shapes.items()),
+                    ranks_per_node=2,
+                    rate=0.1,
+                    k=5,
+                    tile=8,
+                    combine=combine,
+                    threads=1,
+                    verify=True,
+                )
+                nodes = ranks // 2
+                plain = {
+                    name: Plain(shape, nodes, 0.1, 0.999, 5, 8, senders=combine == "senders")
+                    for name, shape in shapes.items()
+                }
+                for _ in range(8):
+                    g = [
+                        {
+                            name: (rng.normal(size=shape) + 0.3).astype(np.float32)
+                            for name, shape in shapes.items()
+                        }
+                        for _ in range(ranks)
+                    ]
+                    q = m.step(g)
+                    for name in shapes:
+                        sums = [
+                            g[2 * n][name].astype(np.float64) + g[2 * n + 1][name]
+                            for n in range(nodes)
+                        ]
+                        # Averages are over all ranks, Plain's over nodes, of sums of two.
+                        expected = plain[name].step(sums) / 2
+                        np.testing.assert_allclose(q[name], expected, atol=2e-5)
+                # "a" has 180 of 272 elements: it is the shard of the first rank of a node.
+                for rank in range(ranks):
+                    for name in shapes:
+                        own = plain[name].momenta[rank // 2] if (name == "a") == (rank % 2 == 0) else 0
+                        np.testing.assert_allclose(m.residual(rank, name), own, atol=5e-5)
+
+    def test_flexdemo_on_one_rank_a_node_is_demo(self):
+        rng = np.random.default_rng(5)
+        methods = [
+            sparfuse.Method(name, 3, [("w", (9, 20)), ("b", (30,))], k=4, tile=8, threads=1)
+            for name in ("demo", "flexdemo")
+        ]
+        for _ in range(4):
+            g = [
+                {"w": rng.normal(size=(9, 20)).astype(np.float32), "b": np.ones(30, np.float32) * r}
+                for r in range(3)
+            ]
+            a, b = (m.step(g) for m in methods)
+            for name in a:
+                np.testing.assert_array_equal(a[name], b[name])
+
     def test_bytes(self):
         m = sparfuse.Method("demo", 2, [("w", (64, 64)), ("b", (10,))], threads=1)
         g = {"w": np.ones((64, 64), np.float32), "b": np.ones(10, np.float32)}

@@ -251,5 +251,78 @@ class Errors(Refusals):
                 np.testing.assert_array_equal(q.decode(q.encode(np.ones(n, dtype=np.float32)), n) > 0, True)
 
 
+class SumsOfParts(unittest.TestCase):
+    """All-reduces in blocks as a chain: ranks code parts, and owners code the sums again."""
+
+    RANKS, N = 3, 1000
+
+    def made(self, name="hipress", **options):
+        if name == "hipress":
+            options = {
+                "density": 1,
+                "compress_from": 1,
+                "partitions": self.RANKS,
+                "payload_dense": "int8-blocks",
+                **options,
+            }
+        return sparfuse.Method(name, self.RANKS, [("w", (self.N,))], threads=1, verify=True, **options)
+
+    def gradients(self, step):
+        rng = np.random.default_rng(step)
+        return [rng.normal(size=self.N).astype(np.float32) for _ in range(self.RANKS)]
+
+    @staticmethod
+    def coded(x):
+        decoded = np.empty_like(x)
+        for begin in range(0, x.size, 256):
+            block = x[begin : begin + 256]
+            scale = np.abs(block).max() / np.float32(127)
+            decoded[begin : begin + 256] = np.rint(block / scale) * scale
+        return decoded
+
+    def reference(self, steps, local, server):
+        kept = np.zeros((self.RANKS, self.N), np.float32)
+        of_sums = np.zeros(self.N, np.float32)
+        for step in range(steps):
+            x = np.array(self.gradients(step)) + (kept if local else 0)
+            average = np.empty(self.N, np.float32)
+            for part in np.array_split(np.arange(self.N), self.RANKS):
+                codes = [self.coded(own[part]) for own in x]
+                kept[:, part] = x[:, part] - codes
+                total = codes[0] + codes[1] + codes[2] + (of_sums[part] if server else 0)
+                sums = self.coded(total)
+                of_sums[part] = total - sums
+                average[part] = sums * np.float32(1 / self.RANKS)
+            yield average
+
+    def test_each_residual_is_optional(self):
+        for local in (False, True):
+            for server in (False, True):
+                with self.subTest(local=local, server=server):
+                    m = self.made(local_ef=local, server_ef=server)
+                    total = np.zeros(self.N)
+                    for step, expected in enumerate(self.reference(30, local, server)):
+                        average = m.step([{"w": g} for g in self.gradients(step)])["w"]
+                        np.testing.assert_array_equal(average, expected)
+                        total += self.RANKS * average.astype(np.float64)
+                        total -= np.sum(self.gradients(step), axis=0, dtype=np.float64)
+                    worst = np.abs(total).max()
+                    if local and server:  # what is left is of one step: half a unit a coding
+                        self.assertLess(worst, 3 * 0.5 * 4.5 / 127 + 0.5 * 8.5 / 127)
+                    else:
+                        self.assertGreater(worst, 0.08)
+
+    def test_without_residuals_they_are_the_collective(self):
+        parts = self.made(local_ef=False, server_ef=False)
+        none = self.made(feedback="none")
+        whole = self.made("dense", collective="int8-blocks")
+        for step in range(3):
+            g = [{"w": each} for each in self.gradients(step)]
+            expected = whole.step(g)["w"].copy()
+            np.testing.assert_array_equal(parts.step(g)["w"], expected)
+            np.testing.assert_array_equal(none.step(g)["w"], expected)
+        self.assertEqual(parts.bytes()["sent"], whole.bytes()["sent"])
+
+
 if __name__ == "__main__":
     unittest.main()
