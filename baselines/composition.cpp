@@ -103,7 +103,8 @@ std::span<const OptionSpec> SendingOptions() {
        "indexed",
        0,
        0,
-       {"indexed", "fp32", "fp16", "qsgd", "sign", "sign-bytes"},
+       {"indexed", "fp32", "fp16", "qsgd", "sign", "sign-bytes", "int8-blocks", "int4-blocks",
+        "fp8-blocks"},
        "tensors of density 1: with indices like others, or without indices and coded by this "
        "quantizer, which may be a python:FILE.py:Class",
        true},

@@ -142,6 +142,9 @@ void CheckTraits(const Composition& made) {
                                 "\" sends a shard from each rank of a node, which cuts tensors; "
                                 "expected \"node-tensors\" or \"behind\"");
   }
+  SPARFUSE_REQUIRE(made.sparsifier != nullptr || !traits.selects || traits.sizes_itself,
+                   "the sparsifier is \"none\", but " + collective +
+                       " selects a density of the elements: expected a sparsifier, say \"topk\"");
   if (made.sparsifier == nullptr) return;  // CheckPayloads has refused collectives that need one
   const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
   if (traits.equal_counts && made.threshold_period > 1) {

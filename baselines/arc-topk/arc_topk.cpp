@@ -357,7 +357,7 @@ CollectiveDescriptor ArcRows() {
   CollectiveDescriptor descriptor;
   descriptor.name = "arc-rows";
   descriptor.source = "ARC-Top-K, arXiv 2510.26709, and the published hooks";
-  descriptor.revision = 1;
+  descriptor.revision = 2;
   descriptor.payload = PayloadKind::kSparse;
   descriptor.make = [](const Options& options) -> std::unique_ptr<Collective> {
     return std::make_unique<Arc>(ReadOptions(options));
@@ -374,8 +374,8 @@ CollectiveDescriptor ArcRows() {
   descriptor.traits = [](const Options& resolved) {
     CollectiveTraits traits;
     traits.sums = traits.selects = traits.by_tensor = true;
-    traits.mass =
-        StringOption(resolved, "memory") == "ef21m" ? Conservation::kLost : Conservation::kExact;
+    traits.begins_dense = StringOption(resolved, "memory") == "ef21m";
+    traits.mass = traits.begins_dense ? Conservation::kLost : Conservation::kExact;
     return traits;
   };
   descriptor.summary = "all-reduce of rows, which all ranks choose by the sum of their sketches";

@@ -283,7 +283,7 @@ CollectiveDescriptor DemoCoefficients() {
                    "the coefficient")};
   descriptor.traits = [](const Options&) {
     CollectiveTraits traits;
-    traits.sums = traits.selects = traits.by_tensor = true;
+    traits.sums = traits.selects = traits.sizes_itself = traits.by_tensor = true;
     // Mass is conserved up to the rounding of a transform, which scales with the largest elements
     // of a tile. Single elements do not show it.
     traits.mass = Conservation::kLost;

@@ -242,7 +242,7 @@ CollectiveDescriptor DescriptorOf(std::string_view name, bool blocks) {
       WholeOption("seed", 1, 0, 1e9, "seed of the first Q, equal on all ranks"));
   descriptor.traits = [blocks](const Options&) {
     CollectiveTraits traits;
-    traits.sums = traits.selects = traits.by_tensor = true;
+    traits.sums = traits.selects = traits.sizes_itself = traits.by_tensor = true;
     traits.mass = blocks ? Conservation::kLost : Conservation::kRounded;
     return traits;
   };

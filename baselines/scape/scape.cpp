@@ -252,7 +252,7 @@ CollectiveDescriptor MomentMask() {
       WholeOption("seed", 1, 0, 1e9, "seed of the drawn elements, equal on all ranks")};
   descriptor.traits = [](const Options&) {
     CollectiveTraits traits;
-    traits.sums = traits.selects = true;
+    traits.sums = traits.selects = traits.begins_dense = true;
     return traits;
   };
   descriptor.summary =

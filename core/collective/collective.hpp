@@ -50,10 +50,15 @@ struct CollectiveTraits {
   // The collective itself selects elements from the accumulated gradient. No sparsifier runs
   // before.
   bool selects = false;
+  // The options of a collective that selects say how much it sends, and no density. It then needs no
+  // sparsifier, which others need for their counts.
+  bool sizes_itself = false;
   // The collective treats each tensor of a range by its shape (ExchangeShape::tensors).
   bool by_tensor = false;
   // The sizes differ from step to step: one modelled step does not represent all steps.
   bool periodic = false;
+  // The first step sends all elements: later ones represent the steps.
+  bool begins_dense = false;
   // If ranks share memory, the collective reads each payload in its owner's memory and needs no
   // room for payloads (ExchangeBuffers::own_owner).
   bool reads_in_place = false;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/coding/quantizers/blocks.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
@@ -266,8 +267,10 @@ CostModel DeclaredCost(double gbps, double alpha_seconds, const std::string& spa
   if (!sparsifier.empty() && !cost.selection.contains(sparsifier)) {
     cost.selection[sparsifier].Add(kAnyDensity, local);
   }
-  for (const QuantizerDescriptor& quantizer : Quantizers()) {
-    cost.encode_seconds[std::string(quantizer.name)] = local;
+  for (const auto table : {Quantizers(), BlockQuantizers()}) {
+    for (const QuantizerDescriptor& quantizer : table) {
+      cost.encode_seconds[std::string(quantizer.name)] = local;
+    }
   }
   cost.pack_seconds = local;
   cost.links.fill(LinkCost::FromAlphaBeta(alpha_seconds, 8 / (gbps * 1e9)));

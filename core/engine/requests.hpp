@@ -67,6 +67,9 @@ struct SparsifyRequest {  // selects from a range of the flat gradient, with err
   // The residual that keeps unsent elements. Each name is a store of its own over the flat
   // gradient; without a name, unsent elements are lost.
   std::string_view residual = "local";
+  // False: unsent elements are lost, as without a name. The name still tells this selection apart
+  // from others of its range.
+  bool keeps_unsent = true;
   // If other ranks make the same selection from the same values: the rank whose residual counts as
   // the method's. The others keep copies, which no sum over residuals includes.
   std::optional<int> copy_of = {};

@@ -120,7 +120,7 @@ Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
     selections.push_back(engine.Sparsify({.range = ShardOf(range, j, parts),
                                           .density = unit.density,
                                           .lane = unit.lane,
-                                          .residual = local_residual_ ? "local" : "",
+                                          .keeps_unsent = local_residual_,
                                           .order = {.after = packed}}));
   }
   const Handle pushed =

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "baselines/registry.hpp"
+#include "core/coding/quantizers/blocks.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/outside_part.hpp"
@@ -122,7 +125,10 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   add(catalog.strategies, "strategy", config.method_options.strategy);
   add(catalog.planners, "planner", config.method_options.planner);
   add(catalog.collectives, "collective", config.method_options.collective);
-  if (const auto name = config.method_options.quantizer()) add(Quantizers(), "quantizer", *name);
+  if (const auto name = config.method_options.quantizer()) {
+    const bool blocks = std::ranges::count(BlockQuantizers(), *name, &QuantizerDescriptor::name) > 0;
+    add(blocks ? BlockQuantizers() : Quantizers(), "quantizer", *name);
+  }
   if (config.sparsifier != "none") add_sparsifier(config.sparsifier);
   return revisions;
 }

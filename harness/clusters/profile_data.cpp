@@ -13,6 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/coding/quantizers/blocks.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -295,6 +296,12 @@ CostModel KernelCosts(const Profile& profile) {
   if (profile.encode) {
     for (const auto& [name, points] : *profile.encode)
       cost.encode_seconds[name] = CurveOf(points, "points of an encoding");
+    // A declared cluster states no times of blocks: these stream through memory, as a copy does.
+    const auto copied = cost.encode_seconds.find("fp32");
+    for (const QuantizerDescriptor& blocks : BlockQuantizers()) {
+      if (profile.links.empty() || copied == cost.encode_seconds.end()) break;
+      cost.encode_seconds.try_emplace(std::string(blocks.name), copied->second);
+    }
   }
   return cost;
 }

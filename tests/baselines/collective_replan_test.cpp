@@ -68,7 +68,6 @@ class AveragesOfACollective : public ::testing::TestWithParam<Remembering> {
  protected:
   static LiveConfig Made() {
     LiveConfig config = Configure("gtopk");
-    config.sparsifier = nullptr;
     config.sparse_collective = MakeCollective(FindCollective(GetParam().name), GetParam().options);
     return config;
   }

@@ -168,6 +168,24 @@ TEST(Compose, RefusesShardsOfWhatACollectiveNeedsWhole) {
   }
 }
 
+// Without a density they would select nothing, and all gradients would be lost.
+TEST(Compose, RefusesCollectivesThatSelectWithoutADensity) {
+  for (const CollectiveDescriptor& each : Collectives()) {
+    const CollectiveTraits traits = each.TraitsOf(ResolveOptions(each.name, each.options, {}));
+    if (!traits.selects) continue;
+    SCOPED_TRACE(each.name);
+    MethodParts parts = Behind();
+    parts.collective = each.name;
+    EXPECT_NO_THROW(Compose(parts));
+    parts.sparsifier = nullptr;
+    if (traits.sizes_itself) {
+      EXPECT_NO_THROW(Compose(parts));
+    } else {
+      ExpectRefused(parts, "the sparsifier is \"none\", but the collective");
+    }
+  }
+}
+
 TEST(Compose, NamesTheStrategiesThatSendTheUnitsOfAPlan) {
   MethodParts naive = Behind();
   naive.strategy = "safusion-naive";

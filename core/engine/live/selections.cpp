@@ -69,8 +69,8 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
   selection.density = density;
   PrepareSlot(selection);
   selection.info.step = step_.number;
-  const bool feedback =
-      config_.feedback.kind != FeedbackKind::kNone && tensor.feedback && !sparsify.residual.empty();
+  const bool feedback = config_.feedback.kind != FeedbackKind::kNone && tensor.feedback &&
+                        !sparsify.residual.empty() && sparsify.keeps_unsent;
   selection.residual = selection.updated = selection.velocity = {};
   PlacedStore& residuals = sparsify.copy_of ? copies_ : residuals_;
   if (feedback && undoable_ && WritesApart(selection)) {

@@ -1,6 +1,7 @@
 // Binds one modelled step of a method for sparfuse/torch, which gives advice before training.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -45,7 +46,8 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   ModelStep step;
   {
     const GilReleased no_gil;  // parts in Python take the GIL
-    step = SimulateStep(model, method.composition().dense_warmup_steps, 0);
+    const std::uint64_t begins = model.sparse_collective->traits().begins_dense ? 1 : 0;
+    step = SimulateStep(model, std::max(method.composition().dense_warmup_steps, begins), 0);
   }
   py::dict result;
   double slowest = 0;

@@ -83,7 +83,7 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
   const int ranks = model.topology.ranks;
   const bool windows = config.method_options.has_local_steps();
   const int every = config.method_options.window_steps();
-  const int first = windows ? every : DenseWarmupSteps(config);
+  const int first = windows ? every : FirstModelledStep(config, model);
   const ProfileOutcome& first_profile = profiles.front();
 
   StepLog log(static_cast<std::size_t>(ranks));

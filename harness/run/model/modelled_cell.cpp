@@ -227,6 +227,11 @@ void RequireReceipts(std::span<const ModelStep> steps) {
 
 }  // namespace
 
+int FirstModelledStep(const CellConfig& config, const ModelConfig& model) {
+  return std::max(DenseWarmupSteps(config),
+                  model.sparse_collective->traits().begins_dense ? 1 : 0);
+}
+
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded) {
   const bool idle = config.method_options.begins_when_idle();
@@ -245,7 +250,7 @@ std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig&
     return steps;
   }
   std::vector<ModelStep> steps;
-  const int first = DenseWarmupSteps(config);
+  const int first = FirstModelledStep(config, model);
   for (int step = 0; step < windows; ++step) {
     steps.push_back(
         SimulateStep(model, static_cast<std::uint64_t>(first + step), traced_ranks, recorded));
@@ -276,7 +281,8 @@ double StepSeconds(std::span<const ModelStep> window) {
 double FirstStepSeconds(const CellConfig& config, const ModelConfig& model) {
   if (config.method_options.has_local_steps() || config.method_options.exchanges_beside_steps())
     return StepSeconds(SimulateCell(config, model, false, 0, Recorded::kTimes));
-  const ModelStep first = SimulateStep(model, 0, 0, Recorded::kTimes);
+  const std::uint64_t step = model.sparse_collective->traits().begins_dense ? 1 : 0;
+  const ModelStep first = SimulateStep(model, step, 0, Recorded::kTimes);
   return StepSeconds({&first, 1});
 }
 

@@ -31,6 +31,9 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded = Recorded::kAll);
 
+// The first step, from 0, that is not dense by the method's options, or by its collective's.
+int FirstModelledStep(const CellConfig& config, const ModelConfig& model);
+
 // The time of the slowest rank: a step, or the mean step of a window.
 double StepSeconds(std::span<const ModelStep> window);
 // As above, of the first step or window.

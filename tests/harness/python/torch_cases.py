@@ -808,30 +808,33 @@ def memories_of_steps_that_do_not_count():
 
 
 @case
-def averages_of_arc_topk_resume_bit_for_bit():
+def averages_of_collectives_resume_bit_for_bit():
     all_batches = batches("mlp", dist.get_rank(), 5)
-    options = dict(method="arc-topk", memory="ef21m", density=0.2)
-    whole = made(**options)
-    assert sf.state_dict(whole)["averages"] == {}
-    train(whole, all_batches[:3])
-    saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
-    assert set(saved["sparfuse"]["averages"]) == {"average", "sent", "sum"}
-    train(whole, all_batches[3:])
-    for lacks in (False, True):
-        other = made(**options)
-        other.load_state_dict(saved["model"])
-        if lacks:  # a state of an earlier version: the method begins anew, with a dense step
-            del saved["sparfuse"]["averages"]
-        sf.load_state_dict(other, saved["sparfuse"])
-        for store, tensors in sf.state_dict(other)["averages"].items():
-            for name, tensor in tensors.items():
-                assert torch.equal(tensor, saved["sparfuse"]["averages"][store][name]), name
-        assert (sf.state_dict(other)["averages"] == {}) == lacks
-        train(other, all_batches[3:])
-        same = all(torch.equal(a, b) for a, b in zip(whole.parameters(), other.parameters()))
-        assert same != lacks
-        sf.detach(other)
-    sf.detach(whole)
+    for options, stores in (
+        (dict(method="arc-topk", memory="ef21m", density=0.2), {"average", "sent", "sum"}),
+        (dict(method="scape", density=0.2), {"moment"}),
+    ):
+        whole = made(**options)
+        assert sf.state_dict(whole)["averages"] == {}
+        train(whole, all_batches[:3])
+        saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
+        assert set(saved["sparfuse"]["averages"]) == stores
+        train(whole, all_batches[3:])
+        for lacks in (False, True):
+            other = made(**options)
+            other.load_state_dict(saved["model"])
+            if lacks:  # a state of an earlier version: the method begins anew, with a dense step
+                del saved["sparfuse"]["averages"]
+            sf.load_state_dict(other, saved["sparfuse"])
+            for store, tensors in sf.state_dict(other)["averages"].items():
+                for name, tensor in tensors.items():
+                    assert torch.equal(tensor, saved["sparfuse"]["averages"][store][name]), name
+            assert (sf.state_dict(other)["averages"] == {}) == lacks
+            train(other, all_batches[3:])
+            same = all(torch.equal(a, b) for a, b in zip(whole.parameters(), other.parameters()))
+            assert same != lacks
+            sf.detach(other)
+        sf.detach(whole)
 
 
 @case
