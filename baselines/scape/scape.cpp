@@ -227,9 +227,8 @@ void AddRandomPositions(std::size_t n, std::size_t drawn, std::uint64_t seed, st
   positions.clear();
   for (std::size_t word = 0; word < taken.size(); ++word) {
     for (std::uint64_t bits = taken[word]; bits != 0; bits &= bits - 1) {
-      positions.push_back(
-          static_cast<std::uint32_t>(word * kWordBits) +
-          static_cast<std::uint32_t>(std::countr_zero(bits)));
+      positions.push_back(static_cast<std::uint32_t>(word * kWordBits) +
+                          static_cast<std::uint32_t>(std::countr_zero(bits)));
     }
   }
 }
@@ -259,7 +258,8 @@ CollectiveDescriptor MomentMask() {
       "all-reduce of the elements whose averages have the largest first moments, which all ranks "
       "know";
   descriptor.deviations =
-      "Each rank makes the mask of a unit by itself, at the end of the exchange of the step before. "
+      "Each rank makes the mask of a unit by itself, at the end of the exchange of the step "
+      "before. "
       "The first step is dense. A share of the elements is drawn at random.";
   return descriptor;
 }

@@ -73,8 +73,8 @@ struct RingHalf {
   bool reduces = false;  // false: it gathers
 };
 
-// Counts the rounds of ring halves, one after another, in which the shards of all ranks travel. There
-// are none for one rank or no elements.
+// Counts the rounds of ring halves, one after another, in which the shards of all ranks travel.
+// There are none for one rank or no elements.
 RoundPlan RingRounds(const Shards& shards, const Topology& topology,
                      std::span<const RingHalf> halves, std::size_t element_bytes = sizeof(float));
 

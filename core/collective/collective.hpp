@@ -50,8 +50,8 @@ struct CollectiveTraits {
   // The collective itself selects elements from the accumulated gradient. No sparsifier runs
   // before.
   bool selects = false;
-  // The options of a collective that selects say how much it sends, and no density. It then needs no
-  // sparsifier, which others need for their counts.
+  // The options of a collective that selects say how much it sends, and no density. It then needs
+  // no sparsifier, which others need for their counts.
   bool sizes_itself = false;
   // The collective treats each tensor of a range by its shape (ExchangeShape::tensors).
   bool by_tensor = false;

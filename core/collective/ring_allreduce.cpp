@@ -122,7 +122,8 @@ std::size_t Shards::Largest() const {
 
 std::size_t Shards::Smallest() const {
   std::size_t smallest = Size(members - 1);
-  for (std::size_t j = 0; !begins.empty() && j < members; ++j) smallest = std::min(smallest, Size(j));
+  for (std::size_t j = 0; !begins.empty() && j < members; ++j)
+    smallest = std::min(smallest, Size(j));
   return smallest;
 }
 

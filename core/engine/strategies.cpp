@@ -60,8 +60,8 @@ Handle NodeShards::SendBehind(Engine& engine, const Unit& unit, Range range,
   const int place = where.LocalRankOf(engine.rank()), members = where.ranks_per_node;
   std::vector<Range> shards;
   if (cut_ == Cut::kTensors) shards = ShardsOfTensors(engine.layout(), range, members);
-  const Range shard = shards.empty() ? ShardOf(range, place, members)
-                                     : shards[static_cast<std::size_t>(place)];
+  const Range shard =
+      shards.empty() ? ShardOf(range, place, members) : shards[static_cast<std::size_t>(place)];
   Handle summed = engine.Exchange({.pattern = SumShards{range, {}, shards},
                                    .channel = Channel::kIntraNode,
                                    .counts = 0,

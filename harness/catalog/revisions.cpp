@@ -126,7 +126,8 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   add(catalog.planners, "planner", config.method_options.planner);
   add(catalog.collectives, "collective", config.method_options.collective);
   if (const auto name = config.method_options.quantizer()) {
-    const bool blocks = std::ranges::count(BlockQuantizers(), *name, &QuantizerDescriptor::name) > 0;
+    const bool blocks =
+        std::ranges::count(BlockQuantizers(), *name, &QuantizerDescriptor::name) > 0;
     add(blocks ? BlockQuantizers() : Quantizers(), "quantizer", *name);
   }
   if (config.sparsifier != "none") add_sparsifier(config.sparsifier);

@@ -253,10 +253,12 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
 }
 
 bool CellResult::MissedTarget(const std::string& metric) const {
-  return IsToTarget(metric) && !trials.empty() && std::ranges::all_of(trials, [&](const auto& each) {
-           const TrialRow& trial = *each.second;
-           return !trial.metrics.contains(metric) && trial.config.value("target", json()).is_number();
-         });
+  const auto missed = [](const auto& each) {
+    const TrialRow& trial = *each.second;
+    return trial.config.value("target", json()).is_number() &&
+           !trial.metrics.contains("steps_to_target");  // every trial states it that reached one
+  };
+  return IsToTarget(metric) && !trials.empty() && std::ranges::all_of(trials, missed);
 }
 
 namespace {

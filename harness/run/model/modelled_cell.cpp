@@ -228,8 +228,7 @@ void RequireReceipts(std::span<const ModelStep> steps) {
 }  // namespace
 
 int FirstModelledStep(const CellConfig& config, const ModelConfig& model) {
-  return std::max(DenseWarmupSteps(config),
-                  model.sparse_collective->traits().begins_dense ? 1 : 0);
+  return std::max(DenseWarmupSteps(config), model.sparse_collective->traits().begins_dense ? 1 : 0);
 }
 
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,

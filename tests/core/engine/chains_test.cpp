@@ -173,9 +173,9 @@ INSTANTIATE_TEST_SUITE_P(OwnedParts, Chains,
 // The stopped rank owns no part in one case, and the last part in another.
 TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
   std::vector<StoppedRun> runs;
-  for (const Case& of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kNodeTensors, {4, 2}},
-                              Case{Chain::kOwnedParts, {4, 1}, 3},
-                              Case{Chain::kOwnedParts, {4, 1}, 4}}) {
+  for (const Case& of_case :
+       {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kNodeTensors, {4, 2}},
+        Case{Chain::kOwnedParts, {4, 1}, 3}, Case{Chain::kOwnedParts, {4, 1}, 4}}) {
     const auto messages = static_cast<int>(RunCase(of_case)[3].records.front().messages_sent);
     runs.push_back(
         {3, messages, [of_case](const Wrap& wrap, auto wait) { RunCase(of_case, wait, wrap); }});
