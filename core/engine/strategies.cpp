@@ -25,20 +25,26 @@ std::vector<Range> ShardsOfTensors(const GradientLayout& layout, Range whole, in
     ends.push_back(tensor.end);
     longest = std::max(longest, tensor.size());
   }
-  // Cuts as late as shards of `most` elements allow; the last shard has the rest.
+  const auto parts = static_cast<std::size_t>(members);
+  // Cuts as late as shards of `most` elements allow, but leaves a tensor for each later shard if
+  // there are so many. The last shard has the rest.
   const auto cut = [&](std::size_t most) {
     std::vector<Range> shards;
-    auto end = ends.begin();
-    for (std::size_t begin = whole.begin; shards.size() + 1 < static_cast<std::size_t>(members);) {
-      std::size_t last = begin;
-      for (; end != ends.end() && *end - begin <= most; ++end) last = *end;
-      shards.push_back({begin, last});
-      begin = last;
+    auto next = ends.begin();
+    std::size_t begin = whole.begin;
+    while (shards.size() + 1 < parts) {
+      const auto later = static_cast<std::ptrdiff_t>(parts - shards.size() - 1);
+      std::size_t end = begin;
+      for (; next != ends.end() && *next - begin <= most; ++next) {
+        if (end > begin && ends.end() - next <= later) break;
+        end = *next;
+      }
+      shards.push_back({begin, end});
+      begin = end;
     }
-    shards.push_back({shards.empty() ? whole.begin : shards.back().end, whole.end});
+    shards.push_back({begin, whole.end});
     return shards;
   };
-  const auto parts = static_cast<std::size_t>(members);
   std::size_t least = std::max(longest, (whole.size() + parts - 1) / parts), enough = whole.size();
   while (least < enough) {
     const std::size_t most = least + (enough - least) / 2;

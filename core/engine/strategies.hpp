@@ -13,7 +13,8 @@ namespace sparfuse {
 // Shard `member`, from 0, of a range that `members` ranks share (core/collective/algorithms.hpp).
 Range ShardOf(Range whole, int member, int members);
 // The same shared in whole tensors: runs of neighbours, one for each member, of which the longest
-// is as short as it can be. Some may be empty. Precondition: the range is that of whole tensors.
+// is as short as it can be. None is empty if there are enough tensors. Precondition: the range is
+// that of whole tensors.
 std::vector<Range> ShardsOfTensors(const GradientLayout& layout, Range whole, int members);
 
 // A UnitStrategy that sends a unit sparsified behind in these steps, on nodes of g ranks:

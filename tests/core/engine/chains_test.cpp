@@ -422,6 +422,8 @@ TEST(NodeTensors, ShardsAreRunsOfTensors) {
   EXPECT_EQ(sizes({9, 1, 1, 1, 1, 1}, 2), (Sizes{9, 5}));
   EXPECT_EQ(sizes({1, 1, 1, 1, 1, 9}, 2), (Sizes{5, 9}));
   EXPECT_EQ(sizes({2, 3, 4, 5, 6, 7}, 3), (Sizes{9, 11, 7}));
+  EXPECT_EQ(sizes({9, 1, 1, 1, 1, 1}, 3), (Sizes{9, 4, 1}));
+  EXPECT_EQ(sizes({1, 9, 1}, 3), (Sizes{1, 9, 1}));
   EXPECT_EQ(sizes({100, 1}, 4), (Sizes{100, 1, 0, 0}));
   EXPECT_EQ(sizes({7}, 3), (Sizes{7, 0, 0}));
   EXPECT_EQ(sizes({3, 4}, 1), (Sizes{7}));

@@ -39,6 +39,7 @@ OPTIONS = {
     "hipress-ring": {"compress_from": 1},
     "espresso": {"option": 9},
     "demo": {"decay": 1.0},  # no decay, which would lose mass
+    "flexdemo": {"decay": 1.0},
 }
 
 
