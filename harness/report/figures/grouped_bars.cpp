@@ -101,9 +101,10 @@ class BarFinder {
   void Measure(GroupedBar& bar) const {
     const CellResult& cell = result_.cells[*bar.cell];
     const auto values = cell.Values(metric_);
-    bar.why = !ShownFailure(cell).empty() ? ShownFailure(cell)
-              : values.empty()            ? "no value"
-                                          : "exactly 0";
+    bar.why = !ShownFailure(cell).empty()  ? ShownFailure(cell)
+              : cell.MissedTarget(metric_) ? std::string(kTargetNotReached)
+              : values.empty()             ? "no value"
+                                           : "exactly 0";
     if (over_.empty()) {
       bar.value = cell.Over(metric_);
       if (!bar.value) return;

@@ -40,7 +40,9 @@ class Recorder {
           record.note =
               fmt::format("{} of {} blocks disturbed", cell.disturbed.size(), cell.trials.size());
         }
-        if (first || record.value) records.push_back(record);
+        const bool missed = cell.MissedTarget(column.metric);
+        if (missed) record.note = kTargetNotReached;
+        if (first || missed || record.value) records.push_back(record);
         if (column.ratio != nullptr) AddRatio(i, column.metric, records);
       }
     }

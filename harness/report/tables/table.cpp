@@ -39,7 +39,8 @@ std::string ValueText(const CellResult& result, const MetricColumn& column, cons
   // This mean may be 0, which has no logarithm.
   if (const auto mean = result.Mean(column.metric)) return Quantity(*mean, unit, like);
   const auto apart = MeanInterval(OfBlocks(result.ValuesApart(column.metric)));
-  return apart ? "(" + Quantity(apart->value, unit, like) + ")" : kNone;
+  if (apart) return "(" + Quantity(apart->value, unit, like) + ")";
+  return result.MissedTarget(column.metric) ? std::string(kTargetNotReached) : kNone;
 }
 
 std::string MetricText(const CellResult& result, const MetricColumn& column,
@@ -52,7 +53,6 @@ std::string MetricText(const CellResult& result, const MetricColumn& column,
   }
   if (column.of_target && result.cell->config.target) {
     const std::size_t reached = result.Values(column.metric).size();
-    if (reached == 0 && result.MissedTarget(column.metric)) text = kTargetNotReached;
     if (reached < result.trials.size())
       text += fmt::format(" ({} of {})", reached, result.trials.size());
   }
