@@ -47,7 +47,8 @@ CollectiveDescriptor Descriptor(std::string_view name, std::string_view summary)
           .refuses = WhyNoBlockSum,
           .summary = summary,
           .deviations =
-              "The sum is encoded a second time and gathered; the error of this rounding is lost."};
+              "The sum is encoded a second time and sent to all ranks at once, not around a ring; "
+              "the error of this rounding is lost."};
 }
 
 }  // namespace

@@ -255,8 +255,8 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
 bool CellResult::MissedTarget(const std::string& metric) const {
   const auto missed = [](const auto& each) {
     const TrialRow& trial = *each.second;
-    return trial.config.value("target", json()).is_number() &&
-           !trial.metrics.contains("steps_to_target");  // every trial states it that reached one
+    return !trial.metrics.contains("steps_to_target") &&  // every trial states it that reached one
+           trial.config.value("target", json()).is_number();
   };
   return IsToTarget(metric) && !trials.empty() && std::ranges::all_of(trials, missed);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,30 @@ TEST(Scheduler, NeighboursAreOnePart) {
   EXPECT_EQ(step.op(sum).range(), (Range{0, 60}));
   EXPECT_EQ(step.op(sum).elements(), 50u);
   EXPECT_EQ(step.op(step.Apply({.exchange = sum})).parts, step.op(sum).parts);
+}
+
+// Two ranks a node: a shard for each, of floats, which together are the range.
+TEST(Scheduler, RefusesShardsThatAreNotAllOfTheirRange) {
+  const Range range{0, 60};
+  const auto ask = [&](std::vector<Range> shards, std::optional<Halves> halves = {}) {
+    Recorder step;
+    return step.Exchange(
+        {.pattern = SumShards{range, halves, std::move(shards)}, .channel = Channel::kIntraNode});
+  };
+  EXPECT_NO_THROW(ask({}));
+  EXPECT_NO_THROW(ask({{0, 10}, {10, 60}}));
+  EXPECT_NO_THROW(ask({{0, 60}, {60, 60}}));
+  for (const auto& shards : std::vector<std::vector<Range>>{{{0, 60}},
+                                                            {{0, 10}, {20, 60}},
+                                                            {{0, 10}, {10, 50}},
+                                                            {{10, 20}, {20, 60}},
+                                                            {{0, 10}, {10, 20}, {20, 60}}}) {
+    testing::ExpectError(FailureKind::kInternal, {"a shard of floats for each member"},
+                         [&] { ask(shards); });
+  }
+  testing::ExpectError(FailureKind::kInternal, {"a shard of floats for each member"}, [&] {
+    ask({{0, 10}, {10, 60}}, Halves{});
+  });
 }
 
 TEST(Scheduler, AnExchangeIsOfItsSelectionsOrOfWhatIsShared) {

@@ -140,6 +140,41 @@ class Steps(unittest.TestCase):
                         own = plain[name].momenta[rank // 2] if (name == "a") == (rank % 2 == 0) else 0
                         np.testing.assert_allclose(m.residual(rank, name), own, atol=5e-5)
 
+    def test_nodes_lose_nothing_of_what_others_select(self):
+        rng = np.random.default_rng(6)
+        layout = [("w", (40, 6)), ("b", (7,))]
+        for strategy, collective, sparsifier in (
+            ("node-tensors", "powersgd-factors", "none"),
+            ("node-tensors", "arc-rows", "topk"),
+            ("node-tensors", "moment-mask", "topk"),
+            ("node-shards", "moment-mask", "topk"),
+        ):
+            with self.subTest(strategy=strategy, collective=collective):
+                parts = {
+                    "strategy": strategy,
+                    "planner": "by-count",
+                    "planner_options": {"units": 1},
+                    "sparsifier": sparsifier,
+                    "feedback": "residual",
+                    "collective": collective,
+                }
+                m = sparfuse.Method(
+                    parts, 6, layout, ranks_per_node=3, density=0.2, threads=1, verify=True
+                )
+                left = {name: np.zeros(shape) for name, shape in layout}
+                for _ in range(10):
+                    g = [
+                        {name: rng.normal(size=shape).astype(np.float32) for name, shape in layout}
+                        for _ in range(6)
+                    ]
+                    averages = m.step(g)
+                    for name in left:
+                        left[name] += sum(each[name].astype(np.float64) for each in g)
+                        left[name] -= 6 * averages[name].astype(np.float64)
+                for name in left:
+                    kept = sum(m.residual(rank, name).astype(np.float64) for rank in range(6))
+                    np.testing.assert_allclose(kept, left[name], atol=1e-4)
+
     def test_flexdemo_on_one_rank_a_node_is_demo(self):
         rng = np.random.default_rng(5)
         methods = [
