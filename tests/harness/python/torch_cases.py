@@ -7,6 +7,7 @@ import contextlib
 import copy
 import gc
 import io
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import threading
 import time
 import traceback
 import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -262,7 +264,7 @@ def accumulation():
     model = made()
     oracle = Oracle(model, "wfbp", density=0.05)
     for step in range(2):
-        model.zero_grad()
+        model.zero_grad(set_to_none=False)
         total = None
         for micro, batch in enumerate(batches("mlp", dist.get_rank() + 10 * step, 3)):
             loss = loss_of(model, batch) / 3
@@ -379,15 +381,18 @@ def nan_raises_on_all_and_propagates():
     model = made()
     batch = batches("mlp", dist.get_rank(), 1)[0]
     loss_of(model, batch).backward()
-    model.zero_grad()
+    optimizer = sf.wrap(torch.optim.SGD(model.parameters(), lr=0.1))
+    optimizer.zero_grad(set_to_none=False)
     bad = batch[0] * (float("nan") if dist.get_rank() == 1 else 1)
     raises(
         sparfuse.NumericError,
         r"rank 1: .*tensor \"4\.bias\"",
         lambda: loss_of(model, (bad, batch[1])).backward(),
     )
+    raises(sparfuse.Error, "ended with an error", optimizer.step)
     model.zero_grad()
     loss_of(model, batch).backward()  # the next pass works as any other
+    optimizer.step()
     sf.detach(model)
     model = made(nonfinite="propagate")
     loss_of(model, (bad, batch[1])).backward()
@@ -895,6 +900,10 @@ def comm_hook_resumes_bit_for_bit():
     for a, b in zip(whole.parameters(), other.parameters()):
         assert torch.equal(a, b)
     raises(sparfuse.ConfigError, "the first result of sf.comm_hook", lambda: sf.state_dict(other))
+    report = sf.report(state)
+    assert report["steps"] == 6 and report["total"]["sent_bytes"] > report["sent_bytes"], report
+    sf.detach(state)
+    raises(sparfuse.Error, "detach has ended", loss_of(other, all_batches[0]).backward)
     state, _ = sf.comm_hook("wfbp")
     raises(sparfuse.ConfigError, "the hook has no method yet", lambda: sf.state_dict(state))
 
@@ -921,6 +930,21 @@ def comm_hook_that_gets_a_wrong_gradient():
             loss_of(ddp, batch).backward()
         loss_of(ddp, batch).backward()
     raises(sparfuse.ConfigError, "zero_grad", loss_of(ddp, batch).backward)
+    # After an error DDP goes on, and nobody takes gradients of this rank alone for averages.
+    ddp = nn.parallel.DistributedDataParallel(mlp())
+    ddp.register_comm_hook(*sf.comm_hook("wfbp", ddp, density=0.05, threads=1))
+    other = nn.parallel.DistributedDataParallel(mlp())
+    other.register_comm_hook(*sf.comm_hook("wfbp", ddp, density=0.05, threads=1))
+    raises(sparfuse.ConfigError, "the hook's model lacks", loss_of(other, batch).backward)
+    oracle = Oracle(ddp.module, "wfbp", density=0.05)
+    broken = loss_of(ddp, batch) * (float("nan") if last else 1)
+    raises(sparfuse.NumericError, f"rank {dist.get_world_size() - 1}: .*nan", broken.backward)
+    assert all(p.grad.isnan().all() for p in ddp.parameters())
+    ddp.zero_grad()
+    reference = copy.deepcopy(ddp.module)
+    local = local_gradients(reference, loss_of(reference, batch))
+    loss_of(ddp, batch).backward()
+    require_equal(ddp.module, oracle.step(local))
 
 
 @case
@@ -1277,6 +1301,36 @@ def replicas_of_shards():
         for (name, p), q in zip(whole.named_parameters(), sharded.parameters()):
             expected = sum(gathered(p.grad)) / ranks
             assert torch.allclose(q.grad.to_local(), expected, atol=1e-6), name
+    sf.detach(sharded)
+
+    def started():
+        model = copy.deepcopy(whole)
+        fully_shard(model[0], mesh=mesh["shard"])
+        fully_shard(model, mesh=mesh["shard"])
+        group = mesh["replica"].get_group()
+        return sf.compress_replicas(model, group, "wfbp", density=0.05, threads=1)
+
+    given = batches("mlp", dist.get_rank(), 5)
+    uninterrupted = started()
+    raises(sparfuse.ConfigError, "no gradient has come", lambda: sf.state_dict(uninterrupted))
+    train(uninterrupted, given[:3])
+    saved = copy.deepcopy(
+        {"model": uninterrupted.state_dict(), "sparfuse": sf.state_dict(uninterrupted)}
+    )
+    train(uninterrupted, given[3:])
+    resumed = started()
+    resumed.load_state_dict(saved["model"])
+    for broken in ({}, {"groups": {"1": {}}}):
+        raises(sparfuse.ConfigError, "state has", lambda: sf.load_state_dict(resumed, broken))
+    sf.load_state_dict(resumed, saved["sparfuse"])
+    train(resumed, given[3:])
+    for p, q in zip(uninterrupted.parameters(), resumed.parameters()):
+        assert torch.equal(p.to_local(), q.to_local())
+    report = sf.report(resumed)
+    assert report["steps"] == 5 and report["residual_norm"] > 0 and "|" in report["plan"], report
+    raises(sparfuse.ConfigError, "compress_replicas", sf.trace("a", model=resumed).__enter__)
+    sf.detach(resumed)
+    sf.detach(uninterrupted)
 
 
 @case
@@ -1410,7 +1464,10 @@ def group_of_some_ranks():
     model = made(group=alone[dist.get_rank()], method="dense")
     loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
     local = local_gradients(model, loss)
-    loss.backward()
+    with tempfile.TemporaryDirectory() as folder:
+        with sf.trace(Path(folder) / "own.json"):  # by the group's rank 0, which each process is
+            loss.backward()
+        assert json.loads((Path(folder) / "own.json").read_text())["traceEvents"]
     require_equal(model, {name: gradient.numpy() for name, gradient in local.items()})
     sf.detach(model)
 

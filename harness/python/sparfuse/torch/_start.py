@@ -71,7 +71,10 @@ def refusal_of_model(model: Any) -> str:
     if hasattr(model, "register_comm_hook") or type(model).__name__.startswith("Replicate"):
         return "the model averages by itself, through replicate(); call sf.distribute(model) instead of it"
     if type(model).__name__.startswith("FSDP") or hasattr(model, "set_all_reduce_hook"):
-        return "the model is sharded by FSDP; sf.distribute takes a whole replica on each rank"
+        return (
+            "the model is sharded by FSDP, and a whole one is expected on each rank: leave fully_shard "
+            "out, or write sf.compress_replicas(model, group) with the group between replicas"
+        )
     return ""
 
 
@@ -91,7 +94,11 @@ def has_elements(parameter: torch.Tensor) -> bool:
     return lazy or parameter.numel() > 0
 
 
-def require_group() -> None:
+def require_group(group: Any = None) -> None:
+    if group is not None and not isinstance(group, dist.ProcessGroup):
+        raise _core.ConfigError(
+            f"group = {group!r}: expected a process group, such as torch.distributed.new_group(ranks)"
+        )
     if not dist.is_available() or not dist.is_initialized():
         raise _core.ConfigError(
             "there is no process group: call torch.distributed.init_process_group first (also in "
@@ -188,10 +195,13 @@ def _written(file: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _refusal_of_threads(threads: Any) -> str:
-    if threads is None or (isinstance(threads, int) and 1 <= threads <= 1024):
-        return ""
-    return f"threads = {threads!r}: expected 1 to 1024"
+def _refusal_of_numbers(options: Mapping[str, Any]) -> str:
+    threads, deadline = options.get("threads"), options.get("deadline_seconds", 60.0)
+    if threads is not None and not (type(threads) is int and 1 <= threads <= 1024):
+        return f"threads = {threads!r}: expected 1 to 1024"
+    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or not 0 < deadline <= 86400:
+        return f"deadline_seconds = {deadline!r}: expected a number above 0, at most 86400"
+    return ""
 
 
 def _contents(*given: Any) -> dict[str, str]:
@@ -226,7 +236,7 @@ def start_rank(
     besides: facts that ranks must share, in addition to the method's options.
     model: its tensors outside the layout, which rank 0 sends to all, must have the same sizes, too.
     """
-    require_group()
+    require_group(group)
     rank = dist.get_rank(group)
     if rank < 0:
         raise _core.ConfigError(
@@ -235,7 +245,7 @@ def start_rank(
     world_size = dist.get_world_size(group)
     for name, parameter in layout:
         refusal = refusal or refusal_of(name, parameter)
-    refusal = refusal or _refusal_of_threads(options.get("threads"))
+    refusal = refusal or _refusal_of_numbers(options)
     if not layout:
         refusal = refusal or "the model has no parameter that requires a gradient"
     shapes = [] if refusal else [(name, tuple(p.shape)) for name, p in layout]
