@@ -1131,8 +1131,15 @@ def local_steps_of_copies_and_of_other_parameters():
         other = copy.deepcopy(model)
         torch.save(model, io.BytesIO())
     raises(sparfuse.ConfigError, "not distributed", lambda: sf.state_dict(other))
-    with within(other, torch.optim.SGD(other.parameters(), lr=0.1)):
+    inner = torch.optim.SGD(other.parameters(), lr=0.1)
+    with within(other, inner):
         assert sf.state_dict(other)["made"] == 0
+        assert sf.report(other)["steps"] == 0
+        inner.step()
+        inner.step()
+        assert sf.report(other)["steps"] == 1
+    refused = sf.local_steps(other, inner, torch.optim.SGD(model.parameters(), lr=1.0), every=2)
+    raises(sparfuse.ConfigError, 'outer lacks "4.bias"', refused.__enter__)
     for name, spoil in {
         "5.bias": lambda model: model.add_module("5", nn.Linear(10, 10)),
         "4.bias": replace,
@@ -1432,13 +1439,14 @@ def part_that_ends_midway(name, own, theirs):
     model.zero_grad()
     said = raises(sparfuse.Error, "", loss_of(model, batch).backward)
     assert re.search(own if dist.get_rank() == 1 else theirs, said), said
+    dist.barrier()  # a rank that goes on after its failure leaves nobody waiting
     raises(sparfuse.Error, "failed", loss_of(model, batch).backward)
     sf.detach(model)
 
 
 @case
 def part_that_raises_on_one_rank():
-    part_that_ends_midway("Raises", r"mine.py:Raises.*RuntimeError: no good", "rank 1 is lost")
+    part_that_ends_midway("Raises", r"mine.py:Raises.*RuntimeError: no good", "rank 1 is lost: .*no good")
 
 
 @case
@@ -1493,6 +1501,26 @@ def advice_without_a_training():
         repeats=3,
     )
     assert advice.best != "dense", advice
+    part = write_parts(
+        "import time\n"
+        "class Slow:\n"
+        "    def select(self, g, k): time.sleep(0.01); return range(k)\n"
+    )
+    method = {"strategy": "ahead", "planner": "layer-wise", "sparsifier": part("Slow")}
+    method |= {"feedback": "residual", "collective": "sparse-allgather"}
+    settings = {"link": "1Gbit/s:100us", "world_size": 8, "repeats": 1}
+    slow = sf.advise(mlp(), torch.randn(8, 24), methods=[method, "wfbp"], **settings).rows[1]
+    assert slow["decides"] == "selecting (selection in Python)" and slow["step_seconds"] > 0.05, slow
+    for text, given in {
+        "methods = 'dense'": {"methods": "dense"},
+        "repeats = 0": {"repeats": 0},
+        "the loss is no single number": {"loss": lambda out: out},
+    }.items():
+        raises(
+            sparfuse.ConfigError,
+            text,
+            lambda given=given: sf.advise(mlp(), torch.randn(8, 24), **{**settings, **given}),
+        )
     assert all(r["low_seconds"] <= r["step_seconds"] <= r["high_seconds"] for r in advice.rows)
     assert "modelled" in str(advice)
     raises(

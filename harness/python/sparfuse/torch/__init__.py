@@ -262,7 +262,8 @@ def detach(model: torch.nn.Module | HookState) -> None:
 def report(model: torch.nn.Module | HookState | None = None) -> Report:
     """The bytes and the times of the last step and of all steps; a dict that prints as a table.
 
-    model  a distributed model, one after compress_replicas, or the state that comm_hook returned
+    model  a distributed model, one after compress_replicas or in local_steps, or the state that
+           comm_hook returned
 
     sent_bytes, received_bytes  bytes that the transport sent and received, forwards included
     payload_bytes               bytes of this rank's own payload
@@ -273,7 +274,9 @@ def report(model: torch.nn.Module | HookState | None = None) -> Report:
     steps, plan, method         number of steps, tensors of each unit, and the method's name
     total                       a dict of bytes and seconds, summed over all steps
     """
-    replicas = _replicas.replicas_of(model)
+    rounds, replicas = _rounds_of(model), _replicas.replicas_of(model)
+    if rounds:
+        return report_of(rounds.fragments)
     return report_of(replicas.started("report") if replicas else [_keeper_of(model, "report")])
 
 
