@@ -265,6 +265,26 @@ class PartsTest(WithFile):
         self.assertEqual(second, "[1, 1] own")
         self.assertRegex(third, 'planner "each" is in .*each.toml and in .*b/each.toml; expected one')
 
+    def test_a_part_gets_the_modules_of_its_own_folder_as_they_are_now(self):
+        def units(folder):
+            method = {"strategy": "ahead", "planner": f"python:{folder}/mine.py:Mine", "sparsifier": "topk"}
+            method |= {"feedback": "residual", "collective": "sparse-allgather"}
+            return sum(1 for _ in sparfuse.Method(method, 1, LAYOUT).plan)
+
+        text = "import splitting\nclass Mine:\n    def plan(self, layout, given): return splitting.of(layout)\n"
+        one, each = "def of(layout): return [len(layout)]\n", "def of(layout): return [1 for _ in layout]\n"
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            for folder, split in ((first, one), (second, each)):
+                (Path(folder) / "mine.py").write_text(text)
+                (Path(folder) / "splitting.py").write_text(split)
+            self.assertEqual([units(first), units(second), units(first)], [1, len(LAYOUT), 1])
+            (Path(first) / "splitting.py").write_text(each + "# another length\n")
+            self.assertEqual(units(first), len(LAYOUT))
+            late = "class Mine:\n    def plan(self, layout, given):\n        import splitting\n        return [1]\n"
+            (Path(second) / "mine.py").write_text(late)
+            with self.assertRaisesRegex(sparfuse.ConfigError, "import at the top of the file"):
+                units(second)
+
     def test_options_are_keywords_of_the_constructor(self):
         self.write("""
             class Some:

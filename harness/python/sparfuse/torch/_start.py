@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -95,7 +96,8 @@ def has_elements(parameter: torch.Tensor) -> bool:
 
 
 def require_group(group: Any = None) -> None:
-    if group is not None and not isinstance(group, dist.ProcessGroup):
+    known = group is None or group == dist.GroupMember.NON_GROUP_MEMBER
+    if not known and not isinstance(group, dist.ProcessGroup):
         raise _core.ConfigError(
             f"group = {group!r}: expected a process group, such as torch.distributed.new_group(ranks)"
         )
@@ -108,7 +110,13 @@ def require_group(group: Any = None) -> None:
 
 def gather(mine: Any, group: Any) -> list[Any]:
     everybody: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(everybody, mine, group=group)
+    try:
+        dist.all_gather_object(everybody, mine, group=group)
+    except RuntimeError as error:  # torch names no rank
+        raise _core.Error(
+            "ranks did not meet to compare their settings; expected the same call of sparfuse.torch on "
+            f"all ranks, within the timeout of their process group ({error})"
+        ) from error
     return everybody
 
 
@@ -145,16 +153,22 @@ def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any,
     return None
 
 
+def _refuse(text: str) -> NoReturn:
+    # A process that ends at once is aborted by gloo, whose thread still holds tensors of the gather.
+    time.sleep(0.02)
+    raise _core.ConfigError(text)
+
+
 def _agree(mine: dict[str, Any], group: Any) -> list[dict[str, Any]]:
     everybody = gather(mine, group)
     for rank, theirs in enumerate(everybody):
         if theirs["refusal"]:
-            raise _core.ConfigError(f"rank {rank}: {theirs['refusal']}")
+            _refuse(f"rank {rank}: {theirs['refusal']}")
     for rank, theirs in enumerate(everybody):
         difference = _difference(everybody[0], theirs)
         if difference:
             what, first, other = difference
-            raise _core.ConfigError(
+            _refuse(
                 f"{what}: rank 0 has {_shown(first)}, rank {rank} {_shown(other)}; expected the "
                 "same model, method, options and versions on all ranks"
             )
@@ -205,7 +219,10 @@ def _refusal_of_numbers(options: Mapping[str, Any]) -> str:
 
 
 def _contents(*given: Any) -> dict[str, str]:
-    """{part in a file: hash of the file} for the parts that a method and its options name."""
+    """{part in a file: hash of the file} for the parts that a method and its options name.
+
+    Of a Python file with the modules of its folder that it imports.
+    """
     found: dict[str, str] = {}
     for value in given:
         if isinstance(value, Mapping):
@@ -217,6 +234,8 @@ def _contents(*given: Any) -> dict[str, str]:
                     text = file.read()
             except OSError:
                 continue  # the constructor of the method reports the missing file
+            if value.startswith("python:"):
+                text = _core._text_with_imports(path, text)
             digest = hashlib.sha256(text).hexdigest()[:12]
             found[f"{os.path.basename(path)}:{name}"] = digest
     return found
