@@ -20,8 +20,8 @@ struct PythonImports {
 // file that cannot be read is left out.
 PythonImports ImportsOf(const std::filesystem::path& file, const std::string& text);
 
-// What a hash of the file covers: its text alone, or, with imports from its folder, also their names
-// and contents.
+// What a hash of the file covers: its text alone, or, with imports from its folder, also their
+// names and contents.
 std::string TextWithImports(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace sparfuse

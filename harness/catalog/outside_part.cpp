@@ -183,7 +183,8 @@ std::string OutsidePartName(std::string_view kind, std::string_view given, const
   } else {
     CheckHasClass(kind, given, file, text);
   }
-  const std::string name = fmt::format("{}{}@{}", parsed.prefix, parsed.part, HashOfPart(given, file, text));
+  const std::string name =
+      fmt::format("{}{}@{}", parsed.prefix, parsed.part, HashOfPart(given, file, text));
   KnowPartFile(name, file);
   return name;
 }

@@ -21,8 +21,8 @@ namespace sparfuse::testing {
 // A rank that waits longer than this hangs.
 inline constexpr std::chrono::milliseconds kDeadline{60'000};
 
-// The longest time that ranks wait for one another, whatever deadline a test gives. `sparfuse check`
-// shortens it, since a part of somebody's may wait for ever.
+// The longest time that ranks wait for one another, whatever deadline a test gives. `sparfuse
+// check` shortens it, since a part of somebody's may wait for ever.
 inline std::chrono::milliseconds& LongestWait() {
   static std::chrono::milliseconds longest = std::chrono::hours(1);
   return longest;

@@ -33,7 +33,8 @@ class TcpRequest final : public Request {
     if (!operation_->done) {
       const int lost = session_->LostFor(peer());
       if (lost >= 0) {
-        SPARFUSE_THROW(kComm, "rank " + std::to_string(lost) + " is lost" + session_->WhyLost(lost));
+        SPARFUSE_THROW(kComm,
+                       "rank " + std::to_string(lost) + " is lost" + session_->WhyLost(lost));
       }
       return false;
     }

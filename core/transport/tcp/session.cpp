@@ -71,8 +71,9 @@ TcpSession::~TcpSession() {
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
     if (!peer.socket || peer.gone) continue;
-    Queue(static_cast<int>(r),
-          {{0, text.size(), static_cast<std::uint32_t>(blamed + 1), 0, FrameKind::kGoodbye}, why, 0});
+    Queue(
+        static_cast<int>(r),
+        {{0, text.size(), static_cast<std::uint32_t>(blamed + 1), 0, FrameKind::kGoodbye}, why, 0});
     if (peer.gone) continue;
     ::shutdown(peer.socket.get(), SHUT_WR);
     // The kernel would answer unread bytes by dropping the data still in transit.

@@ -66,9 +66,9 @@ class TcpListener {
 //
 // A send is complete when the kernel has the message. Messages above 256 KiB wait in the sender's
 // memory until the receive is posted. If a rank dies, all pending requests of the others, with any
-// rank, fail with Error{kComm} "rank R is lost", ": WHY" if it said why. If a rank destroys its communicators, only
-// requests with that rank fail, unless it says that it has failed. Requests must not outlive their
-// communicator.
+// rank, fail with Error{kComm} "rank R is lost", ": WHY" if it said why. If a rank destroys its
+// communicators, only requests with that rank fail, unless it says that it has failed. Requests
+// must not outlive their communicator.
 std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
                                            int ranks_per_node, std::chrono::milliseconds deadline,

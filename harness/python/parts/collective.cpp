@@ -203,8 +203,8 @@ void FoldLastRound(std::vector<Round>& rounds) {
   const auto repeated = [&](std::uint64_t all, std::uint64_t one) {
     return all == before.repeat * one;
   };
-  const bool same_work = std::ranges::equal(
-      before.work, last.work, [](auto a, auto b) { return (a > 0) == (b > 0); });
+  const bool same_work =
+      std::ranges::equal(before.work, last.work, [](auto a, auto b) { return (a > 0) == (b > 0); });
   if (last.repeat != 1 || before.messages != last.messages || before.link != last.link ||
       !repeated(before.bytes, last.bytes) || !repeated(before.node_bytes, last.node_bytes) ||
       !repeated(before.within_bytes, last.within_bytes) ||

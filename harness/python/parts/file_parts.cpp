@@ -24,9 +24,11 @@ struct FindInFiles {
     }
     const GilHeld gil;  // also excludes others
     const PartSource source = ReadPartFile(kKindOf<Descriptor>, name);
-    return FindOnce<Descriptor>(std::pair(source.shown, TextWithImports(source.file, source.text)), [&]() -> const Descriptor& {
-      return std::get<harness::MakePart<Descriptor>>(kMakeParts)(source);
-    });
+    return FindOnce<Descriptor>(
+        std::pair(source.shown, TextWithImports(source.file, source.text)),
+        [&]() -> const Descriptor& {
+          return std::get<harness::MakePart<Descriptor>>(kMakeParts)(source);
+        });
   }
 };
 

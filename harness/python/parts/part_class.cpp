@@ -80,9 +80,9 @@ class OwnModules {
   // were edited.
   void Take(const std::string& name) {
     const py::object file = py::getattr(modules_[name.c_str()], "__file__", py::none());
-    const bool edited = py::isinstance<py::str>(file) &&
-                        imports_.files.contains(
-                            std::filesystem::path(file.cast<std::string>()).lexically_normal());
+    const bool edited =
+        py::isinstance<py::str>(file) &&
+        imports_.files.contains(std::filesystem::path(file.cast<std::string>()).lexically_normal());
     for (const py::handle key : py::list(modules_)) {
       const auto text = py::cast<std::string>(py::str(key));
       if (text != name && !text.starts_with(name + ".")) continue;

@@ -69,7 +69,8 @@ def _written_method(given):
     for key in ("name", "strategy", "planner", "sparsifier", "feedback", "collective"):
         if not isinstance(given.get(key, ""), str):
             raise _core.ConfigError(f"{what}: {key} = {given[key]!r}: expected a string")
-    known = [*_METHOD_KEYS, *(option["name"] for option in _core._method_options("ahead", "layer-wise", "sparse-allgather")["payload"])]
+    of_parts = _core._method_options("ahead", "layer-wise", "sparse-allgather")
+    known = [*_METHOD_KEYS, *(option["name"] for option in of_parts["payload"])]
     for key in given:
         if key not in known:
             beside = key in ("sparsifier_options", "feedback_options")

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 class PythonImportsTest : public ::testing::Test {
  protected:
-  PythonImportsTest() : folder_(fs::temp_directory_path() / ("imports-" + std::to_string(getpid()))) {
+  PythonImportsTest()
+      : folder_(fs::temp_directory_path() / ("imports-" + std::to_string(getpid()))) {
     fs::create_directories(folder_ / "package" / "inner");
     Write("helper.py", "import other\n");
     Write("other.py", "import mine\n");

@@ -156,7 +156,8 @@ TEST_F(Quantizers, KeepsNoMoreThanItWasGiven) {
       kept += std::pow(coded.residual[i], 2.0);
     }
     const double bound = std::max(1.0, quantizer_->ErrorBound(n)) * given;
-    EXPECT_LE(kept, bound * (1 + 1e-6)) << n << " elements: squared norms of what is kept, and given";
+    EXPECT_LE(kept, bound * (1 + 1e-6))
+        << n << " elements: squared norms of what is kept, and given";
   }
 }
 
@@ -209,7 +210,8 @@ std::string TestOne(const std::string& kind, const std::string& given) {
       IsOutsidePart(given) ? harness::OutsidePartName(kind, given, std::filesystem::current_path())
                            : given;
   ThePart() = {kind, name};
-  if (IsOutsidePart(given)) {  // the first broken law says enough, and further ones may wait as long
+  if (IsOutsidePart(
+          given)) {  // the first broken law says enough, and further ones may wait as long
     LongestWait() = std::chrono::seconds(10);
     ::testing::GTEST_FLAG(fail_fast) = true;
   }

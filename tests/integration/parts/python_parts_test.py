@@ -257,6 +257,7 @@ class Biased:
     def decode(self, b, n): return numpy.frombuffer(b, numpy.float32) * numpy.float32(1)
 
 class Far:
+    needs_feedback = True
     def encoded_bytes(self, n): return 4 * n
     def encode(self, x, random): return numpy.frombuffer((-3 * x).astype("f4").tobytes(), numpy.uint8)
     def decode(self, b, n): return numpy.frombuffer(b, numpy.float32) * numpy.float32(1)

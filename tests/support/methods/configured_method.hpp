@@ -47,7 +47,8 @@ inline const Method* MethodOfFile() {
   static const std::optional<Method> kMethod = []() -> std::optional<Method> {
     const char* const file = std::getenv(kMethodFile);
     if (file == nullptr) return {};
-    testing::LongestWait() = std::chrono::seconds(10);  // a part in it may wait for ever, in each test
+    testing::LongestWait() =
+        std::chrono::seconds(10);  // a part in it may wait for ever, in each test
     ::testing::GTEST_FLAG(fail_fast) = true;
     Catalog catalog = TheCatalog();
     AddPluginsOfEnvironment(catalog);

@@ -17,7 +17,12 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "sparfuse.torch needs PyTorch 2.11 or newer: pip install torch, or \"sparfuse[torch]\""
+    ) from error
 
 from sparfuse import _core
 from sparfuse.torch import _replicas, _start, _state

@@ -161,6 +161,7 @@ def detach(model: torch.nn.Module) -> bool:
     replicas = replicas_of(model)
     if replicas is None:
         return False
+    module: Any
     for module in model.modules():
         if hasattr(module, "set_all_reduce_hook"):
             module.set_all_reduce_hook(None)
