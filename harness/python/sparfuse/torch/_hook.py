@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import weakref
 from typing import Any
 
@@ -35,6 +34,7 @@ class HookState:
         self.rank: Any = None
         self.counts = Counts()
         self.elements = 0
+        self._end: Any = None
         self._error: BaseException | None = None  # of this backward pass
         self._lacks = ""  # the reason why a gradient of this pass is not for this hook
         self._averaged = False  # whether gradients may still hold the averages of the last step
@@ -63,9 +63,15 @@ class HookState:
         self.elements = sum(parameter.numel() for _, parameter in layout)
         self.places = {id(parameter): place for place, (_, parameter) in enumerate(layout)}
         smallest = min((parameter for _, parameter in layout), key=lambda p: p.numel())
-        of = weakref.ref(smallest)
-        smallest.register_hook(lambda _gradient: self._look_before(of()))
-        atexit.register(self.close)
+        of, itself = weakref.ref(smallest), weakref.ref(self)
+
+        def look(_gradient: torch.Tensor) -> None:
+            state = itself()
+            if state is not None:
+                state._look_before(of())
+
+        smallest.register_hook(look)
+        self._end = weakref.finalize(self, self.rank.close)  # when it is dropped, or at exit
 
     def _look_before(self, parameter: torch.Tensor | None) -> None:
         """Notes, before a gradient is accumulated, whether grad still holds the last averages."""
@@ -84,9 +90,8 @@ class HookState:
         self.rank.begin(scale, self.rank.keeps_something)
 
     def close(self) -> None:
-        if self.rank is not None:
-            self.rank.close()
-        atexit.unregister(self.close)
+        if self._end is not None:
+            self._end()
 
     def require_start(self) -> None:
         if self.rank is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +27,7 @@ class _Group:
         self.rank: Any = None
         self.counts = Counts()
         self.elements = 0
+        self._end: Any = None
         self.loaded: tuple[list[Any], str] | None = None  # states for a rank that is not there yet
 
     @torch.no_grad()
@@ -48,7 +49,7 @@ class _Group:
         self.method = _start.start_rank(self.given, layout, self.group, self.options)
         self.rank = self.method._ranks
         self.elements = gradient.numel()
-        atexit.register(self.close)
+        self._end = weakref.finalize(self, self.rank.close)  # when it is dropped, or at exit
         if self.loaded is not None:
             _state.load_state(self, *self.loaded)
             self.loaded = None
@@ -60,9 +61,8 @@ class _Group:
             _state.load_state(self, states, change)
 
     def close(self) -> None:
-        if self.rank is not None:
-            self.rank.close()
-        atexit.unregister(self.close)
+        if self._end is not None:
+            self._end()
 
 
 class Replicas:
