@@ -14,6 +14,7 @@
 #include "baselines/plugin_library.hpp"
 #include "core/base/error.hpp"
 #include "core/base/outside_parts.hpp"
+#include "core/base/python_imports.hpp"
 #include "core/plugin/part_kinds.hpp"
 #include "harness/catalog/python_plugin.hpp"
 #include "harness/files/canonical.hpp"
@@ -74,6 +75,11 @@ std::string ReadSource(std::string_view kind, std::string_view name, const fs::p
   return ReadFile(file);
 }
 
+// The hash of a part's file, and of the modules of its folder that a Python file imports.
+std::string HashOfPart(std::string_view name, const fs::path& file, const std::string& text) {
+  return ShortHash(IsLibraryPart(name) ? text : TextWithImports(file, text));
+}
+
 bool InIdentifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 std::vector<std::string> ClassesIn(const std::string& text) {
@@ -132,9 +138,9 @@ PartSource SourceOf(const std::string& kind, const std::string& name) {
   // Errors of the class name its file.
   std::string shown = fmt::format("{}{}:{}", parsed.prefix, file.string(), parsed.part);
   std::string text = ReadSource(kind, name, file);
-  if (const std::string hash = ShortHash(text); hash != parsed.hash) {
-    SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": {} was edited since: its content is now {}; "
-                                        "run the experiment again",
+  if (const std::string hash = HashOfPart(name, file, text); hash != parsed.hash) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": {}, or a module that it imports, was edited "
+                                        "since: its content is now {}; run the experiment again",
                                         kind, name, file.string(), hash));
   }
   return {kind, name, std::move(shown), file, std::move(text), parsed.part};
@@ -177,7 +183,8 @@ std::string OutsidePartName(std::string_view kind, std::string_view given, const
   } else {
     CheckHasClass(kind, given, file, text);
   }
-  const std::string name = fmt::format("{}{}@{}", parsed.prefix, parsed.part, ShortHash(text));
+  const std::string name =
+      fmt::format("{}{}@{}", parsed.prefix, parsed.part, HashOfPart(given, file, text));
   KnowPartFile(name, file);
   return name;
 }

@@ -1,7 +1,8 @@
 // Finds parts of methods in Python files and in plugins. An experiment file says
 // "python:FILE.py:ClassName" or "library:FILE.so:NAME". A cell's configuration has the class, or
-// NAME, and the head of the hash of the file's content, "python:ClassName@0123456789ab". An edited
-// file makes another cell, a moved file does not.
+// NAME, and the head of the hash of the file's content, "python:ClassName@0123456789ab". The hash
+// of a Python file covers the modules of its folder that it imports. An edited file makes another
+// cell, a moved file does not.
 #pragma once
 
 #include <filesystem>

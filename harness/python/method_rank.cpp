@@ -68,7 +68,7 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
   all_.resize(addresses.size());
   const auto connect = [&](const std::stop_token& stop) {
     return MakeTcpWorld(std::move(listener), addresses, rank, ranks_per_node, deadline,
-                        {stop, has_failed_});
+                        {stop, failure_});
   };
   loop_ = WhileWaiting(while_waiting_, [&](const std::stop_token& stop) {
     return std::make_unique<ProgressLoop>([&] { return connect(stop); }, deadline);
@@ -93,6 +93,13 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
 MethodRank::~MethodRank() {
   engine_.reset();
   std::this_thread::sleep_until(answers_until_);
+  Leave();
+}
+
+// Ends the connections. Other ranks that wait for this one find out at once.
+void MethodRank::Leave() {
+  if (!loop_) return;
+  mass_.reset();
   if (gathered_.valid()) {  // it uses our buffers
     loop_->Cancel();
     gathered_.wait();
@@ -127,11 +134,13 @@ auto MethodRank::OrFail(const Run& run) {
   RequireUsable();
   const auto fail = [this](const std::string& what, bool late = false) {
     // Who finds out that another rank is late does not know which one is to blame.
-    *has_failed_ = !late;
+    failure_->why = what.substr(0, what.find('\n'));
+    failure_->known = !late;
     failed_ = "step " + std::to_string(steps_) + " failed, and the residuals are lost: " +
               "call sparfuse.torch.detach and distribute again, and load a state (" + what + ")";
     in_step_ = false;
     engine_.reset();
+    if (!late && !checking_) Leave();
   };
   try {
     return run();
@@ -278,7 +287,9 @@ StepVerdict MethodRank::Finish() {
   return OrFail([&] {
     engine_->FinishStep();
     if (!gathered_.valid()) GatherNotes();
+    checking_ = verify_;
     if (verify_) Check();
+    checking_ = false;
     engine_->BeginUpdate();
     record_ = engine_->EndStep();
     while (gathered_.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout)

@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -100,6 +99,7 @@ class MethodRank {
   };
   template <class Run>
   auto OrFail(const Run& run);
+  void Leave();
   void AnnounceNext();
   std::span<const float> Checked(std::size_t tensor, std::span<const float> gradient);
   void GatherNotes();
@@ -118,7 +118,7 @@ class MethodRank {
   StepRecord record_;
   std::uint64_t steps_ = 0;
   std::string failed_;
-  const std::shared_ptr<std::atomic<bool>> has_failed_ = std::make_shared<std::atomic<bool>>(false);
+  const std::shared_ptr<TcpFailure> failure_ = std::make_shared<TcpFailure>();
   // The time until which this rank still answers after a deadline has passed. Other ranks may find
   // out later, and must not take it for the lost one.
   std::chrono::steady_clock::time_point answers_until_{};
@@ -126,6 +126,7 @@ class MethodRank {
 
   // The state of the step.
   bool in_step_ = false;
+  bool checking_ = false;  // all ranks find the same, and have a message of their own
   bool kept_ = false;
   float scale_ = 1;
   std::size_t next_ = 0;                   // tensor that the engine hears of

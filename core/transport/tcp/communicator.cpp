@@ -32,7 +32,10 @@ class TcpRequest final : public Request {
     if (!operation_->done) session_->Progress();
     if (!operation_->done) {
       const int lost = session_->LostFor(peer());
-      if (lost >= 0) SPARFUSE_THROW(kComm, "rank " + std::to_string(lost) + " is lost");
+      if (lost >= 0) {
+        SPARFUSE_THROW(kComm,
+                       "rank " + std::to_string(lost) + " is lost" + session_->WhyLost(lost));
+      }
       return false;
     }
     if (operation_->too_large) {
@@ -138,7 +141,7 @@ std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                             " ranks per node: expected at least 1");
   auto session = std::make_shared<TcpSession>(
       MeetRanks(std::move(listener.socket_), addresses, rank, deadline, signals.stop), rank,
-      std::move(signals.failed));
+      std::move(signals.failure));
   std::vector<int> members(addresses.size());
   for (int r = 0; r < ranks; ++r) members[static_cast<std::size_t>(r)] = r;
   return std::make_unique<TcpCommunicator>(std::move(session), 0, std::move(members), rank,

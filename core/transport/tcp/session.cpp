@@ -29,13 +29,17 @@ constexpr std::size_t kInPackets = 1 << 20;
 constexpr std::size_t kWakeBytes = 64 << 10;
 constexpr int kReadsAtOnce = 16;  // of one peer, before others get their turn
 constexpr std::chrono::microseconds kPollEvery{2};
+constexpr std::size_t kLongestWhy = 1000;
 constexpr std::uint32_t kWakeEvent = ~0U;
 
 }  // namespace
 
 TcpSession::TcpSession(std::vector<Socket> connections, int rank,
-                       std::shared_ptr<const std::atomic<bool>> failed)
-    : rank_(rank), peers_(connections.size()), failed_(std::move(failed)), staging_(kStagingBytes) {
+                       std::shared_ptr<const TcpFailure> failure)
+    : rank_(rank),
+      peers_(connections.size()),
+      failure_(std::move(failure)),
+      staging_(kStagingBytes) {
   epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_) SPARFUSE_THROW(kComm, "epoll: " + ErrorText(errno));
@@ -56,12 +60,20 @@ TcpSession::TcpSession(std::vector<Socket> connections, int rank,
 
 TcpSession::~TcpSession() {
   int blamed = lost_;
-  if (blamed < 0 && failed_ && *failed_) blamed = left_ >= 0 ? left_ : rank_;
+  auto why = std::make_shared<TcpOperation>();
+  std::string text = why_lost_;
+  if (blamed < 0 && failure_ && failure_->known) {
+    blamed = left_ >= 0 ? left_ : rank_;
+    if (blamed == rank_) text = failure_->why.substr(0, kLongestWhy);
+  }
+  why->size = text.size();
+  why->data = reinterpret_cast<std::byte*>(text.data());
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
     if (!peer.socket || peer.gone) continue;
-    Queue(static_cast<int>(r),
-          {{0, 0, static_cast<std::uint32_t>(blamed + 1), 0, FrameKind::kGoodbye}, nullptr, 0});
+    Queue(
+        static_cast<int>(r),
+        {{0, text.size(), static_cast<std::uint32_t>(blamed + 1), 0, FrameKind::kGoodbye}, why, 0});
     if (peer.gone) continue;
     ::shutdown(peer.socket.get(), SHUT_WR);
     // The kernel would answer unread bytes by dropping the data still in transit.
@@ -72,6 +84,10 @@ TcpSession::~TcpSession() {
 
 int TcpSession::LostFor(int peer) const {
   return lost_ < 0 && peers_[static_cast<std::size_t>(peer)].gone ? peer : lost_;
+}
+
+std::string TcpSession::WhyLost(int lost) const {
+  return lost != lost_ || why_lost_.empty() ? "" : ": " + why_lost_;
 }
 
 TcpOperationPointer TcpSession::Send(int peer, std::uint64_t communicator, int tag,
@@ -282,7 +298,7 @@ void TcpSession::ReadNow(int rank) {
     const std::size_t placed = std::min(bytes, direct);
     if (placed > 0) {
       peer.body_left -= placed;
-      if (peer.body_left == 0) EndFrame(peer);
+      if (peer.body_left == 0) EndFrame(rank);
     }
     Take(rank, std::span<const std::byte>(staging_).first(bytes - placed));
     if (bytes < direct + staging_.size()) return;  // nothing more is readable
@@ -312,7 +328,7 @@ void TcpSession::Take(int rank, std::span<const std::byte> bytes) {
     }
     bytes = bytes.subspan(more);
     peer.body_left -= more;
-    if (peer.body_left == 0) EndFrame(peer);
+    if (peer.body_left == 0) EndFrame(rank);
   }
 }
 
@@ -352,14 +368,32 @@ void TcpSession::BeginFrame(int rank) {
         peer.into = std::move(receive.mapped());
       break;
     case FrameKind::kGoodbye:
-      if (frame.number > 0 && lost_ < 0) lost_ = static_cast<int>(frame.number) - 1;
-      return Lose(rank, true);
+      peer.leaves_because_of = static_cast<int>(frame.number) - 1;
+      if (frame.bytes == 0 || frame.bytes > kLongestWhy) return TakeGoodbye(rank, {});
+      peer.leaves = true;
+      peer.into_early = std::make_shared<Early>();
+      peer.into_early->size = frame.bytes;
+      peer.into_early->data.resize(frame.bytes);
+      break;
   }
   peer.body_left = frame.bytes;
-  if (peer.body_left == 0) EndFrame(peer);
+  if (peer.body_left == 0) EndFrame(rank);
 }
 
-void TcpSession::EndFrame(Peer& peer) {
+void TcpSession::TakeGoodbye(int rank, std::string why) {
+  if (const int blamed = PeerOf(rank).leaves_because_of; blamed >= 0 && lost_ < 0) {
+    lost_ = blamed;
+    why_lost_ = std::move(why);
+  }
+  Lose(rank, true);
+}
+
+void TcpSession::EndFrame(int rank) {
+  Peer& peer = PeerOf(rank);
+  if (peer.leaves) {
+    const std::vector<std::byte>& text = peer.into_early->data;
+    return TakeGoodbye(rank, {reinterpret_cast<const char*>(text.data()), text.size()});
+  }
   if (peer.into) peer.into->done = true;
   if (peer.into_early) {
     peer.into_early->complete = true;

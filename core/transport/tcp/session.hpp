@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +9,12 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/transport/tcp/socket.hpp"
+#include "core/transport/tcp/tcp.hpp"
 
 namespace sparfuse {
 
@@ -33,9 +34,9 @@ using TcpOperationPointer = std::shared_ptr<TcpOperation>;
 // One thread at a time uses a session, except for Wake.
 class TcpSession {
  public:
-  // connections: [ranks], by rank, none for this rank. failed: as in TcpSignals.
+  // connections: [ranks], by rank, none for this rank. failure: as in TcpSignals.
   TcpSession(std::vector<Socket> connections, int rank,
-             std::shared_ptr<const std::atomic<bool>> failed = {});
+             std::shared_ptr<const TcpFailure> failure = {});
   // Says goodbye: only requests of others with this rank fail, unless it failed or lost a rank.
   ~TcpSession();
   TcpSession(const TcpSession&) = delete;
@@ -56,6 +57,8 @@ class TcpSession {
 
   // The lost rank because of which unfinished operations with `peer` never complete; -1: none.
   int LostFor(int peer) const;
+  // ": WHY" if the lost rank failed and said why, else empty.
+  std::string WhyLost(int lost) const;
 
  private:
   enum class FrameKind : std::uint16_t {
@@ -63,7 +66,8 @@ class TcpSession {
     kAnnounce,  // `number`: a message that waits for its receive
     kGrant,     // of message `number`: send it
     kBody,      // the bytes of message `number`
-    kGoodbye    // number - 1: the rank because of which the sender leaves, or -1
+    // number - 1: the rank because of which the sender leaves, or -1; why that rank failed follows
+    kGoodbye
   };
   struct Frame {
     std::uint64_t communicator = 0;
@@ -106,6 +110,8 @@ class TcpSession {
     int wakes_at = 1;                   // bytes that epoll waits for: SO_RCVLOWAT
     TcpOperationPointer into;           // destination of its body,
     std::shared_ptr<Early> into_early;  // or this; both null: dropped
+    int leaves_because_of = -1;         // the rank that its goodbye names
+    bool leaves = false;                // the body is that of its goodbye
     std::map<Key, Queues> queues;
     std::map<std::uint32_t, TcpOperationPointer> announced;  // sends that wait for a grant
     std::map<std::uint32_t, TcpOperationPointer> granted;    // receives whose body will come
@@ -126,7 +132,8 @@ class TcpSession {
   // Consumes all bytes.
   void Take(int rank, std::span<const std::byte> bytes);
   void BeginFrame(int rank);
-  void EndFrame(Peer& peer);
+  void EndFrame(int rank);
+  void TakeGoodbye(int rank, std::string why);
   void Lose(int rank, bool said_goodbye);
   bool Poll(std::chrono::nanoseconds limit);
 
@@ -134,8 +141,9 @@ class TcpSession {
   std::vector<Peer> peers_;
   Socket epoll_;
   Socket wake_;
-  const std::shared_ptr<const std::atomic<bool>> failed_;
+  const std::shared_ptr<const TcpFailure> failure_;
   int lost_ = -1;  // the first rank lost without goodbye, also if another rank reported it
+  std::string why_lost_;
   int left_ = -1;  // the first rank that said goodbye
   std::vector<std::byte> staging_;
   std::chrono::steady_clock::time_point polled_{};

@@ -14,13 +14,19 @@
 
 namespace sparfuse {
 
+// A failure of a rank, which its owner writes before the rank's communicators end.
+struct TcpFailure {
+  std::string why;  // one line, written before `known`
+  std::atomic<bool> known{false};
+};
+
 // What the owner of a rank tells its world.
 struct TcpSignals {
   // Ends the wait for the other ranks within a second; they then take this rank for lost.
   std::stop_token stop = {};
-  // Whether this rank ends because of a failure. Others then fail and name the rank at fault: one
-  // that this rank lost, else this rank. Null: it does not end.
-  std::shared_ptr<const std::atomic<bool>> failed = {};
+  // If it is known at the end, this rank ends because of a failure. Others then fail and name the
+  // rank at fault: one that this rank lost, else this rank, and why. Null: there is none.
+  std::shared_ptr<const TcpFailure> failure = {};
 };
 
 // A port at which the other ranks of one world find this rank, before they know one another.
@@ -60,9 +66,9 @@ class TcpListener {
 //
 // A send is complete when the kernel has the message. Messages above 256 KiB wait in the sender's
 // memory until the receive is posted. If a rank dies, all pending requests of the others, with any
-// rank, fail with Error{kComm} "rank R is lost". If a rank destroys its communicators, only
-// requests with that rank fail, unless it says that it has failed. Requests must not outlive their
-// communicator.
+// rank, fail with Error{kComm} "rank R is lost", ": WHY" if it said why. If a rank destroys its
+// communicators, only requests with that rank fail, unless it says that it has failed. Requests
+// must not outlive their communicator.
 std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
                                            int ranks_per_node, std::chrono::milliseconds deadline,

@@ -2,11 +2,14 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "core/base/python_imports.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/feedback/feedback.hpp"
@@ -93,6 +96,12 @@ py::dict PartNames() {
 void BindModel(py::module_& module) {
   module.def("_plan_of", &PlanOfMethod);
   module.def("_part_names", &PartNames);
+  module.def(
+      "_text_with_imports",
+      [](const std::string& file, const py::bytes& text) {
+        return py::bytes(TextWithImports(std::filesystem::absolute(file).lexically_normal(), text));
+      },
+      py::arg("file"), py::arg("text"));
   module.def("_model_step", &ModelOneStep, py::arg("forward_seconds"), py::arg("selection"));
 }
 

@@ -66,10 +66,12 @@ class BoundRank : public MadeByInit {
   BoundRank(BoundListener& listener, std::vector<std::string> addresses, int rank,
             double deadline_seconds, const py::kwargs& settings)
       : number_(rank), ranks_(static_cast<int>(addresses.size())), method_(ReadSettings(settings)) {
-    SPARFUSE_REQUIRE(
-        !method_.composition().local_steps(),
-        "distribute exchanges gradients in every step, but the method exchanges parameters once in "
-        "a window of steps; expected another method, or sparfuse.Method");
+    SPARFUSE_REQUIRE(!method_.composition().local_steps(),
+                     "ranks exchange gradients here, but the method exchanges parameters once in a "
+                     "window of steps; "
+                     "expected sf.local_steps(model, optimizer, every=..., method=...) with a "
+                     "method that exchanges "
+                     "gradients, such as \"dense\", or sparfuse.Method");
     SPARFUSE_REQUIRE(!method_.composition().strategy->delays,
                      "distribute gives the optimizer the averages of each step, but the method's "
                      "first step has none; expected another method, or sparfuse.Method");

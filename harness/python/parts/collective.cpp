@@ -194,6 +194,32 @@ std::vector<std::byte> MadeUp(PayloadKind kind, std::size_t bytes, std::size_t r
   return payload;
 }
 
+// Joins the last round to the one before it if both are alike, as collectives in C++ give steps
+// around a ring: a sum of equal times would differ from their product in its last digit.
+void FoldLastRound(std::vector<Round>& rounds) {
+  if (rounds.size() < 2) return;
+  Round& before = rounds[rounds.size() - 2];
+  const Round& last = rounds.back();
+  const auto repeated = [&](std::uint64_t all, std::uint64_t one) {
+    return all == before.repeat * one;
+  };
+  const bool same_work =
+      std::ranges::equal(before.work, last.work, [](auto a, auto b) { return (a > 0) == (b > 0); });
+  if (last.repeat != 1 || before.messages != last.messages || before.link != last.link ||
+      !repeated(before.bytes, last.bytes) || !repeated(before.node_bytes, last.node_bytes) ||
+      !repeated(before.within_bytes, last.within_bytes) ||
+      !repeated(before.within_starts, last.within_starts) || !same_work) {
+    return;
+  }
+  ++before.repeat;
+  before.bytes += last.bytes;
+  before.node_bytes += last.node_bytes;
+  before.within_bytes += last.within_bytes;
+  before.within_starts += last.within_starts;
+  for (std::size_t kind = 0; kind < kWorkKinds; ++kind) before.work[kind] += last.work[kind];
+  rounds.pop_back();
+}
+
 class PythonCollective final : public Collective, public HasMemory {
  public:
   PythonCollective(const PartClass& part, KeptObject object, PayloadKind payload, bool sums)
@@ -250,6 +276,7 @@ class PythonCollective final : public Collective, public HasMemory {
       }
       if (!messages.empty()) {
         AddRound(messages, topology, plan).work = work.work;
+        FoldLastRound(plan.rounds);
       } else if (work.work != WorkByKind{}) {
         plan.rounds.push_back(work);
       }

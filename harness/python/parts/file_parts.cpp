@@ -7,6 +7,7 @@
 
 #include "baselines/plugin_library.hpp"
 #include "core/base/error.hpp"
+#include "core/base/python_imports.hpp"
 #include "core/plugin/part_kinds.hpp"
 #include "harness/python/parts/parts.hpp"
 
@@ -23,9 +24,11 @@ struct FindInFiles {
     }
     const GilHeld gil;  // also excludes others
     const PartSource source = ReadPartFile(kKindOf<Descriptor>, name);
-    return FindOnce<Descriptor>(std::pair(source.shown, source.text), [&]() -> const Descriptor& {
-      return std::get<harness::MakePart<Descriptor>>(kMakeParts)(source);
-    });
+    return FindOnce<Descriptor>(
+        std::pair(source.shown, TextWithImports(source.file, source.text)),
+        [&]() -> const Descriptor& {
+          return std::get<harness::MakePart<Descriptor>>(kMakeParts)(source);
+        });
   }
 };
 

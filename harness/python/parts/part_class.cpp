@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "core/base/error.hpp"
+#include "core/base/python_imports.hpp"
 #include "harness/python/arrays.hpp"
 
 namespace sparfuse::python {
@@ -18,16 +19,99 @@ std::int64_t Now() {
       .count();
 }
 
+// Gives a part the modules of its own folder, while other folders may have modules of equal names.
+// Afterwards these are back in their places.
+class OwnModules {
+ public:
+  OwnModules(const PartSource& source, PythonImports imports)
+      : folder_(source.file.parent_path()), imports_(std::move(imports)) {
+    for (const std::string& name : imports_.names) {
+      if (modules_.contains(name.c_str()) && !IsOurs(name)) Take(name);
+    }
+    py::module_::import("importlib").attr("invalidate_caches")();
+    path_.attr("insert")(0, folder_.string());
+  }
+  ~OwnModules() {
+    if (was_in_path_ && path_.contains(folder_.string())) path_.attr("remove")(folder_.string());
+    for (const std::string& name : imports_.names) {
+      const py::bytes text = Texts(name);
+      PyObject* const module = PyDict_GetItemString(modules_.ptr(), name.c_str());
+      if (module != nullptr && PyObject_SetAttrString(module, kMark, text.ptr()) != 0)
+        PyErr_Clear();  // then it is taken for one that has not changed
+    }
+    for (const auto& [key, module] : taken_) modules_[key] = module;
+  }
+  OwnModules(const OwnModules&) = delete;
+  OwnModules& operator=(const OwnModules&) = delete;
+
+  // The first module that another folder has, too, and that the part imports only when it is
+  // called; it would get the other one. Empty: none.
+  std::string Mistaken() const {
+    for (const std::string& name : imports_.late) {
+      if (taken_.contains(name.c_str())) return name;
+    }
+    return {};
+  }
+
+ private:
+  static constexpr const char* kMark = "__sparfuse_text__";
+
+  // Whether the module that Python has is this folder's, and its files are as they were.
+  bool IsOurs(const std::string& name) const {
+    const py::object module = modules_[name.c_str()];
+    const py::object file = py::getattr(module, "__file__", py::none());
+    if (!py::isinstance<py::str>(file)) return false;
+    const std::filesystem::path path = file.cast<std::string>();
+    if (!imports_.files.contains(path.lexically_normal())) return false;
+    const py::object mark = py::getattr(module, kMark, py::none());
+    return mark.is_none() || mark.equal(py::bytes(Texts(name)));
+  }
+
+  std::string Texts(const std::string& name) const {
+    std::string all;
+    for (const auto& [file, text] : imports_.files) {
+      const auto relative = file.lexically_relative(folder_);
+      if (relative.begin()->stem() == name) all += text + '\0';
+    }
+    return all;
+  }
+
+  // Takes the module and its submodules out of Python's table. If they are this folder's, they
+  // were edited.
+  void Take(const std::string& name) {
+    const py::object file = py::getattr(modules_[name.c_str()], "__file__", py::none());
+    const bool edited =
+        py::isinstance<py::str>(file) &&
+        imports_.files.contains(std::filesystem::path(file.cast<std::string>()).lexically_normal());
+    for (const py::handle key : py::list(modules_)) {
+      const auto text = py::cast<std::string>(py::str(key));
+      if (text != name && !text.starts_with(name + ".")) continue;
+      if (!edited) taken_[key] = modules_[key];
+      modules_.attr("pop")(key);
+    }
+  }
+
+  const std::filesystem::path folder_;
+  const PythonImports imports_;
+  py::list path_ = py::module_::import("sys").attr("path");
+  const bool was_in_path_ = path_.contains(folder_.string());
+  py::dict modules_ = py::module_::import("sys").attr("modules");
+  py::dict taken_;
+};
+
 // Runs the hashed text. The file may have changed since.
 py::object ModuleOf(const PartSource& source) {
-  const py::module_ sys = py::module_::import("sys");
-  const py::str folder = source.file.parent_path().string();
-  py::list path = sys.attr("path");
-  if (!path.contains(folder)) path.insert(0, folder);
+  const OwnModules own(source, ImportsOf(source.file, source.text));
+  if (const std::string name = own.Mistaken(); !name.empty()) {
+    SPARFUSE_THROW(kConfig, source.kind + " \"" + source.shown + "\": a function imports " + name +
+                                ", and a module of this name of another folder is there; expected "
+                                "the import at the top of the file, or another name");
+  }
   const std::string name = "sparfuse_part_" + source.file.stem().string();
   const py::object module = py::module_::import("types").attr("ModuleType")(name);
   module.attr("__file__") = source.file.string();
-  sys.attr("modules")[name.c_str()] = module;  // classes look here for their module
+  // Classes look here for their module.
+  py::module_::import("sys").attr("modules")[name.c_str()] = module;
   const py::module_ builtins = py::module_::import("builtins");
   const py::object code =
       builtins.attr("compile")(py::bytes(source.text), source.file.string(), "exec");

@@ -252,3 +252,4 @@ _TcpListener: Any
 _method_files: Callable[[], list[tuple[str, str]]]
 _method_options: Callable[[str, str, str], dict[str, Any]]
 _suggestion: Callable[[str, list[str]], str]
+_text_with_imports: Callable[[str, bytes], bytes]

@@ -47,6 +47,14 @@ def _method_file(name):
     return files[name]
 
 
+# Of a method's file, beside the options of its payload.
+_METHOD_KEYS = (
+    *("name", "title", "paper", "summary", "revision", "deviations", "conformance"),
+    *("strategy", "planner", "sparsifier", "feedback", "collective", "sparsifier_fixed"),
+    *("strategy_options", "planner_options", "collective_options"),
+)
+
+
 def _written_method(given):
     what = "method" if isinstance(given, Mapping) else given
     if not isinstance(given, Mapping):
@@ -58,6 +66,18 @@ def _written_method(given):
     for key in ("strategy", "planner", "sparsifier", "collective"):
         if key not in given:
             raise _core.ConfigError(f'{what} has no "{key}"; expected a name')
+    for key in ("name", "strategy", "planner", "sparsifier", "feedback", "collective"):
+        if not isinstance(given.get(key, ""), str):
+            raise _core.ConfigError(f"{what}: {key} = {given[key]!r}: expected a string")
+    of_parts = _core._method_options("ahead", "layer-wise", "sparse-allgather")
+    known = [*_METHOD_KEYS, *(option["name"] for option in of_parts["payload"])]
+    for key in given:
+        if key not in known:
+            beside = key in ("sparsifier_options", "feedback_options")
+            hint = "; expected them as arguments, beside the method" if beside else ""
+            raise _core.ConfigError(
+                f"{what} has {key!r}{hint or _core._suggestion(key, known)}"
+            )
     return _with_folder({"name": "given", **given}, what)
 
 

@@ -249,13 +249,13 @@ TEST(TcpTransport, RankThatLeavesBecauseOfAFailureSaysWhoIsToBlame) {
     std::vector<TcpListener> listeners(4);
     std::vector<std::string> addresses;
     for (const auto& listener : listeners) addresses.push_back(listener.address());
-    const auto failed = std::make_shared<std::atomic<bool>>(false);
+    const auto failure = std::make_shared<TcpFailure>();
     std::vector<std::unique_ptr<Communicator>> worlds(4);
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < worlds.size(); ++rank) {
       threads.emplace_back([&, rank] {
         TcpSignals signals;
-        if (rank == 1) signals.failed = failed;
+        if (rank == 1) signals.failure = failure;
         worlds[rank] = MakeTcpWorld(std::move(listeners[rank]), addresses, static_cast<int>(rank),
                                     1, kDeadline, signals);
       });
@@ -272,11 +272,16 @@ TEST(TcpTransport, RankThatLeavesBecauseOfAFailureSaysWhoIsToBlame) {
       worlds[0].reset();
       EXPECT_EQ(until_failure(*worlds[1], *lost), "comm: rank 0 is lost");
     }
-    *failed = true;
+    failure->why = "no good";
+    failure->known = true;
     worlds[1].reset();
     const auto receive = worlds[2]->Irecv(3, 0, Room(value));
     EXPECT_EQ(until_failure(*worlds[2], *receive),
-              first_leaves ? "comm: rank 0 is lost" : "comm: rank 1 is lost");
+              first_leaves ? "comm: rank 0 is lost" : "comm: rank 1 is lost: no good");
+    worlds[2].reset();  // passes on what it heard
+    const auto last = worlds[3]->Irecv(2, 0, Room(value));
+    EXPECT_EQ(until_failure(*worlds[3], *last),
+              first_leaves ? "comm: rank 0 is lost" : "comm: rank 1 is lost: no good");
   }
 }
 

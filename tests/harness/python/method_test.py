@@ -549,6 +549,11 @@ class Arguments(unittest.TestCase):
         native = {"name": "dense", "collective": "native-allreduce"}
         self.refuses("MPI", sparfuse.UnsupportedError, **native)
         self.refuses("a strategy that sends payloads", name="dense", payload_values="f16")
+        written = {"strategy": "ahead", "planner": "layer-wise", "sparsifier": "topk"}
+        written |= {"feedback": "residual", "collective": "sparse-allgather"}
+        self.refuses("'plannr'.*did you mean \"planner\"", name={**written, "plannr": "x"})
+        self.refuses("as arguments", name={**written, "sparsifier_options": {}})
+        self.refuses("feedback = 3: expected a string", name={**written, "feedback": 3})
 
     def test_of_step_leave_the_object_as_it_was(self):
         m, n = make("wfbp", 2), make("wfbp", 2)

@@ -92,6 +92,26 @@ class SumOfAll:
             comm.work("add", mine.size)
         return total
 
+class RingSum:
+    payload = "dense"
+    def run(self, comm, mine):
+        ranks, total = comm.size, mine.copy()
+        edges = numpy.cumsum([0] + [len(part) for part in numpy.array_split(mine, ranks)])
+        part = lambda number: slice(edges[number % ranks], edges[number % ranks + 1])
+        for half in range(2):
+            for step in range(ranks - 1):
+                chunk = comm.rank + half - step + 2 * ranks
+                to, start = part(chunk - 1), part(chunk)
+                waits = [comm.receive((comm.rank - 1) % ranks)] if total[to].size else []
+                waits += [comm.send((comm.rank + 1) % ranks, total[start])] if total[start].size else []
+                came = yield waits
+                if total[to].size and half == 0:
+                    total[to] += came[0].view(numpy.float32)
+                    comm.work("add", total[to].size)
+                elif total[to].size:
+                    total[to] = came[0].view(numpy.float32)
+        return total
+
 class SparseSum:
     payload, sums = "sparse", True
     def run(self, comm, mine):
@@ -206,6 +226,14 @@ class PartsTest(WithFile):
                 self.assertEqual(self.modelled(original), self.modelled(copied))
                 self.assertGreater(self.modelled(copied)["step_seconds"], 2.5e-3)
 
+    def test_a_copy_of_the_ring_equals_it_bit_for_bit(self):
+        dense = {"strategy": "dense-units", "planner": "layer-wise", "sparsifier": "none", "collective": "ring-allreduce"}
+        copied = {**dense, "collective": self.part("RingSum")}
+        for ranks in (2, 4):
+            self.assert_equal_runs(self.run_of(dense, ranks), self.run_of(copied, ranks))
+        for ranks in (2, 4, 7):
+            self.assertEqual(self.modelled(dense, ranks), self.modelled(copied, ranks))
+
     def test_all_at_once_and_from_the_file_of_a_method(self):
         file = self.file.with_name("mine-all.toml")
         parts = {"strategy": "Ahead", "planner": "LayerWise", "sparsifier": "First", "feedback": "Residual",
@@ -264,6 +292,26 @@ class PartsTest(WithFile):
         self.assertRegex(first, 'sparsifier "topk" is in sparfuse itself and in .*topk.toml; expected one of each')
         self.assertEqual(second, "[1, 1] own")
         self.assertRegex(third, 'planner "each" is in .*each.toml and in .*b/each.toml; expected one')
+
+    def test_a_part_gets_the_modules_of_its_own_folder_as_they_are_now(self):
+        def units(folder):
+            method = {"strategy": "ahead", "planner": f"python:{folder}/mine.py:Mine", "sparsifier": "topk"}
+            method |= {"feedback": "residual", "collective": "sparse-allgather"}
+            return sum(1 for _ in sparfuse.Method(method, 1, LAYOUT).plan)
+
+        text = "import splitting\nclass Mine:\n    def plan(self, layout, given): return splitting.of(layout)\n"
+        one, each = "def of(layout): return [len(layout)]\n", "def of(layout): return [1 for _ in layout]\n"
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            for folder, split in ((first, one), (second, each)):
+                (pathlib.Path(folder) / "mine.py").write_text(text)
+                (pathlib.Path(folder) / "splitting.py").write_text(split)
+            self.assertEqual([units(first), units(second), units(first)], [1, len(LAYOUT), 1])
+            (pathlib.Path(first) / "splitting.py").write_text(each + "# another length\n")
+            self.assertEqual(units(first), len(LAYOUT))
+            late = "class Mine:\n    def plan(self, layout, given):\n        import splitting\n        return [1]\n"
+            (pathlib.Path(second) / "mine.py").write_text(late)
+            with self.assertRaisesRegex(sparfuse.ConfigError, "import at the top of the file"):
+                units(second)
 
     def test_options_are_keywords_of_the_constructor(self):
         self.write("""

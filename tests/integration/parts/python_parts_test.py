@@ -188,6 +188,12 @@ class Parts(ProgramTest):
             file.write("\n# edited\n")
         self.trials(MODELLED, "copy")
         self.assertEqual(len(list(self.results.rglob("trial.json"))), 2)
+        with (self.folder / "mine.py").open("a") as file:
+            file.write("import beside\n")
+        for cells, text in ((3, "x = 1\n"), (4, "x = 20\n")):
+            (self.folder / "beside.py").write_text(text)
+            self.trials(MODELLED, "copy")
+            self.assertEqual(len(list(self.results.rglob("trial.json"))), cells)
 
     def test_a_model_without_the_page_s_laws_holds_them(self):
         """Runs the laws as in the page's `sparfuse check`, which would build their program first."""
@@ -227,6 +233,7 @@ class Parts(ProgramTest):
         (self.folder / "bad.py").write_text(BAD)
         for kind, name, expected in (("planner", "Short", "units of 1 tensors together"),
                                      ("quantizer", "Biased", "Failure"),
+                                     ("quantizer", "Far", "what is kept, and given"),
                                      ("feedback", "Loses", "LostMass|mass_violations"),
                                      ("collective", "Deaf", "never received"),
                                      ("strategy", "Wild", "exchange of nothing")):
@@ -247,6 +254,12 @@ class Biased:
     unbiased = True
     def encoded_bytes(self, n): return 4 * n
     def encode(self, x, random): return numpy.frombuffer((x + 1).astype("f4").tobytes(), numpy.uint8)
+    def decode(self, b, n): return numpy.frombuffer(b, numpy.float32) * numpy.float32(1)
+
+class Far:
+    needs_feedback = True
+    def encoded_bytes(self, n): return 4 * n
+    def encode(self, x, random): return numpy.frombuffer((-3 * x).astype("f4").tobytes(), numpy.uint8)
     def decode(self, b, n): return numpy.frombuffer(b, numpy.float32) * numpy.float32(1)
 
 class Loses:

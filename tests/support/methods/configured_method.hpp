@@ -1,6 +1,9 @@
 // Configures registered methods over some tensors, and runs them live over ranks that are threads.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -15,6 +18,7 @@
 #include "harness/records/record.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
+#include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::harness {
 
@@ -43,6 +47,9 @@ inline const Method* MethodOfFile() {
   static const std::optional<Method> kMethod = []() -> std::optional<Method> {
     const char* const file = std::getenv(kMethodFile);
     if (file == nullptr) return {};
+    testing::LongestWait() =
+        std::chrono::seconds(10);  // a part in it may wait for ever, in each test
+    ::testing::GTEST_FLAG(fail_fast) = true;
     Catalog catalog = TheCatalog();
     AddPluginsOfEnvironment(catalog);
     return ReadOutsideMethod(catalog, file).method;

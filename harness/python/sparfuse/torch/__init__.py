@@ -17,16 +17,19 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
-import torch.distributed as dist
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "sparfuse.torch needs PyTorch 2.11 or newer: pip install torch, or \"sparfuse[torch]\""
+    ) from error
 
 from sparfuse import _core
-from sparfuse.torch import _start, _state
+from sparfuse.torch import _replicas, _start, _state
 from sparfuse.torch._advise import Advice, advise_for
 from sparfuse.torch._hook import HookState, comm_hook
 from sparfuse.torch._local import Round, local_steps
 from sparfuse.torch._model import DistributedModel, is_average
-from sparfuse.torch._replicas import compress
 from sparfuse.torch._report import Report, report_of, trace_of
 from sparfuse.torch._sign import SignSGD
 
@@ -162,6 +165,11 @@ def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
             )
         return _models[0]
     found = getattr(model, "_sparfuse", None)
+    if _rounds_of(model) or _replicas.replicas_of(model):
+        raise _core.ConfigError(
+            f"{what} does not serve models after compress_replicas or in sf.local_steps; expected a "
+            "model of sf.distribute, or the state of sf.comm_hook"
+        )
     if found is None:
         raise _core.ConfigError(
             f"{what}: this {type(model).__name__} is not distributed (copies of a distributed model "
@@ -239,8 +247,16 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
     return optimizer
 
 
-def detach(model: torch.nn.Module) -> None:
-    """Removes the hooks, threads and connections that distribute made; the model stays."""
+def detach(model: torch.nn.Module | HookState) -> None:
+    """Removes the hooks, threads and connections that distribute made; the model stays.
+
+    model  a distributed model, one after compress_replicas, or the state that comm_hook returned
+    """
+    if isinstance(model, HookState):
+        model.close()
+        return
+    if _replicas.detach(model):
+        return
     distributed = _of(model, "detach")
     model.__dict__.pop("_sparfuse", None)
     model.__dict__.pop("no_sync", None)
@@ -248,8 +264,11 @@ def detach(model: torch.nn.Module) -> None:
     distributed.detach()
 
 
-def report(model: torch.nn.Module | None = None) -> Report:
+def report(model: torch.nn.Module | HookState | None = None) -> Report:
     """The bytes and the times of the last step and of all steps; a dict that prints as a table.
+
+    model  a distributed model, one after compress_replicas or in local_steps, or the state that
+           comm_hook returned
 
     sent_bytes, received_bytes  bytes that the transport sent and received, forwards included
     payload_bytes               bytes of this rank's own payload
@@ -260,19 +279,23 @@ def report(model: torch.nn.Module | None = None) -> Report:
     steps, plan, method         number of steps, tensors of each unit, and the method's name
     total                       a dict of bytes and seconds, summed over all steps
     """
-    return report_of(_of(model, "report"))
+    rounds, replicas = _rounds_of(model), _replicas.replicas_of(model)
+    if rounds:
+        return report_of(rounds.fragments)
+    return report_of(replicas.started("report") if replicas else [_keeper_of(model, "report")])
 
 
 @contextlib.contextmanager
 def trace(
-    path: Any, *, model: torch.nn.Module | None = None, ranks: Sequence[int] = (0,), steps: int = 1
+    path: Any, *, model: torch.nn.Module | HookState | None = None, ranks: Sequence[int] = (0,), steps: int = 1
 ) -> Iterator[None]:
     """Writes the spans of the next steps to a file for Perfetto or chrome://tracing.
 
-    ranks  the ranks that write a file, which has the rank in its name if there are several
+    ranks  the ranks, within the model's group, that write a file; the file has the rank in its name
+           if there are several
     steps  the number of steps to write
     """
-    with trace_of(_of(model, "trace"), path, ranks, steps, dist.get_rank()):
+    with trace_of(_keeper_of(model, "trace"), path, ranks, steps):
         yield
 
 
@@ -287,7 +310,7 @@ def compress_replicas(
     Each parameter group is exchanged as a unit of its own when torch has reduced it over shards;
     backward waits for the exchange. All ranks of `group` call it with the same arguments.
     """
-    return compress(model, group, method, options)
+    return _replicas.compress(model, group, method, options)
 
 
 def advise(
@@ -325,7 +348,7 @@ def advise(
 
 
 def _keeper_of(model: Any, what: str) -> Any:
-    """The object with the state of a distributed model, or of a hook."""
+    """The object with the rank of a distributed model, or of a hook."""
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise _core.ConfigError(
             f"{what}: the model is in DistributedDataParallel, whose hook has the state; expected the "
@@ -340,11 +363,11 @@ def _keeper_of(model: Any, what: str) -> Any:
 def state_dict(model: torch.nn.Module | HookState | None = None) -> dict[str, Any]:
     """The state that this rank keeps between steps, such as residuals: tensors and numbers only.
 
-    model  a distributed model, or the state that comm_hook returned
+    model  a distributed model, one after compress_replicas, or the state that comm_hook returned
 
     Save each rank's state with the model and the optimizer; torch.load(weights_only=True) reads it.
     """
-    rounds = _rounds_of(model)
+    rounds = _rounds_of(model) or _replicas.replicas_of(model)
     return rounds.state() if rounds else _state.state_of(_keeper_of(model, "state_dict"))
 
 
@@ -356,13 +379,17 @@ def load_state_dict(
 ) -> None:
     """Restores the state that state_dict returned: this rank's, or a list of all ranks' states.
 
+    After compress_replicas: of all ranks of the group between replicas.
+
     change  the rule if the number of ranks has changed, which needs the list. "mean" gives every
             rank the mean of the residuals, which keeps the mean that is still to be applied;
             "reset" drops them. Within local_steps the number of ranks may not change.
     """
-    rounds = _rounds_of(model)
+    rounds, replicas = _rounds_of(model), _replicas.replicas_of(model)
     if rounds:
         rounds.load(state)
+    elif replicas:
+        replicas.load(state, change)
     else:
         _state.load_state(_keeper_of(model, "load_state_dict"), state, change)
 

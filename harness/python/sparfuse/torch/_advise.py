@@ -12,8 +12,8 @@ import numpy
 import torch
 
 import sparfuse
-from sparfuse import _core
-from sparfuse._method import Method, list_methods
+from sparfuse import _core, _found
+from sparfuse._method import Method, _method_file, list_methods
 
 _SIZES = (10_000, 1_000_000)  # elements of the selections that are timed
 
@@ -43,9 +43,9 @@ class Advice:
         return self._text
 
 
-def _read_link(link: str) -> dict[str, float]:
+def _read_link(link: Any) -> dict[str, float]:
     number = r"(\d+(?:\.\d+)?(?:e-?\d+)?)"
-    found = re.fullmatch(rf"{number} ?Gbit/s: ?{number} ?us", link)
+    found = re.fullmatch(rf"{number} ?Gbit/s: ?{number} ?us", str(link))
     if not found:
         raise _core.ConfigError(f'link = "{link}": expected "1Gbit/s:100us", its speed and a message\'s start-up time')
     return {"gbps": float(found[1]), "alpha_us": float(found[2])}
@@ -73,6 +73,11 @@ class _Timed:
             begin = time.perf_counter()
             out = model(*given)
             value = loss(out) if loss else _mean_of(out)
+            if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:
+                raise _core.ConfigError(
+                    "advise: the loss is no single number that needs a gradient; expected a model that is "
+                    "trained, and loss=function of its output that returns a number"
+                )
             middle = time.perf_counter()
             came.clear()
             value.backward()
@@ -120,6 +125,27 @@ def _time_selection(sparsifier: str, density: float, repeats: int) -> list[list[
     return seconds
 
 
+def _selection_of(method: Any) -> str:
+    """The sparsifier whose time counts for the method."""
+    name = _found.parts(_method_file(method))["sparsifier"]
+    return name if name != "none" else "topk"
+
+
+def _in_python(sparsifier: str) -> str:
+    """A mark, since only parts in C++ compare with one another."""
+    return " (selection in Python)" if sparsifier.startswith("python:") else ""
+
+
+def _refusal_of(model: Any, methods: Any, repeats: Any) -> str:
+    if not isinstance(model, torch.nn.Module):
+        return f"model is a {type(model).__name__}; expected a torch.nn.Module"
+    if methods is not None and (isinstance(methods, (str, dict)) or not list(methods)):
+        return f"methods = {methods!r}: expected a list of names or dicts, or None for all"
+    if type(repeats) is not int or repeats < 1:
+        return f"repeats = {repeats!r}: expected 1 or more"
+    return ""
+
+
 def advise_for(
     model: torch.nn.Module,
     example_inputs: Any,
@@ -131,21 +157,22 @@ def advise_for(
     repeats: int,
 ) -> Advice:
     shape = _read_link(link)
+    refusal = _refusal_of(model, methods, repeats)
+    if refusal:
+        raise _core.ConfigError(f"advise: {refusal}")
     with torch.random.fork_rng(devices=[]):  # dropout draws, and the training's numbers stay
         timed = _Timed(model, example_inputs, loss, repeats)
     layout = [(name, timed.shapes[name]) for name in timed.order]
-    known = {method["name"]: method for method in list_methods()}
-    chosen = list(methods) if methods is not None else list(known)
+    chosen = list(methods) if methods is not None else [method["name"] for method in list_methods()]
     curves: dict[str, list[list[float]]] = {}
     rows, left_out = [], []
     for method in chosen:
         name = method if isinstance(method, str) else method.get("name", "given")
-        sparsifier = known[name]["sparsifier"] if name in known else "topk"
-        selectable = sparsifier if sparsifier != "none" else "topk"
-        if selectable not in curves:
-            curves[selectable] = _time_selection(selectable, density, repeats)
         band = []
         try:
+            selectable = _selection_of(method)
+            if selectable not in curves:
+                curves[selectable] = _time_selection(selectable, density, repeats)
             for quantile in (0.5, 0.25, 0.75):
                 forward, backward = timed.at(quantile)
                 points = [(n, _quantile(s, quantile)) for n, s in zip(_SIZES, curves[selectable])]
@@ -165,7 +192,7 @@ def advise_for(
             "high_seconds": max(step["step_seconds"] for step in band),
             "exposed_seconds": band[0]["exposed_seconds"],
             "sent_bytes": band[0]["sent_bytes"],
-            "decides": max(parts, key=lambda part: parts[part]),
+            "decides": max(parts, key=lambda part: parts[part]) + _in_python(selectable),
         })
     if not rows:
         raise _core.ConfigError("advise: no method can be modelled here: " + "; ".join(left_out))

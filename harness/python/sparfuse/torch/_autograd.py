@@ -21,6 +21,15 @@ def at_end_of_backward(call: Callable[[], None]) -> None:
     _engine.queue_callback(call)
 
 
+def after_backward(error: BaseException) -> None:
+    """Raises the error from this backward pass after the ends that are queued until its end."""
+
+    def throw() -> None:
+        raise error
+
+    at_end_of_backward(lambda: at_end_of_backward(throw))
+
+
 def nesting() -> int:
     """The number of backward passes of this thread that are nested in one another."""
     depth = 0

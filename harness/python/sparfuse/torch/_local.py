@@ -11,6 +11,7 @@ import torch
 from sparfuse import _core, _method
 from sparfuse.torch import _staging, _start, _state
 from sparfuse.torch._model import nothing
+from sparfuse.torch._report import Counts
 
 _OWN = ("every", "made", "anchors", "parameters", "outer")
 _KINDS = ("residuals", "velocities", "copies", "averages")
@@ -29,6 +30,11 @@ class Fragment:
         self.sent: list[torch.Tensor] | None = None  # what is under way: the moves, then averages
         self.arrived = False
         self.steps = 0  # since all ranks had the same parameters
+        self.counts = Counts()
+
+    @property
+    def elements(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters)
 
     @torch.no_grad()
     def moves(self) -> list[torch.Tensor]:
@@ -46,6 +52,7 @@ class Fragment:
         assert self.sent is not None
         if not self.arrived:
             kind, rank, text = self.rank.finish()
+            self.counts.add(self.rank)
             if kind != "fine":
                 raise _core.NumericError(f"rank {rank}: {text}")
             _staging.write_averages(self.rank, enumerate(self.sent))
@@ -372,13 +379,31 @@ def _refusal_of_local_steps(model: Any, inner: Any, options: Mapping[str, Any]) 
     return _start.refusal_of_model(model)
 
 
+def _stepped_by(optimizer: torch.optim.Optimizer) -> set[int]:
+    return {id(p) for of in optimizer.param_groups for p in of["params"]}
+
+
+def _refusal_of_outer(outer: Any, layout: list[tuple[str, torch.nn.Parameter]]) -> str:
+    if outer is None:
+        return ""
+    if not hasattr(outer, "param_groups"):
+        return f"outer is a {type(outer).__name__}; expected an optimizer of the model's parameters, or None"
+    for name, parameter in layout:
+        if id(parameter) not in _stepped_by(outer):
+            return (
+                f'outer lacks "{name}", which would never move; expected an optimizer of all '
+                "model.parameters()"
+            )
+    return ""
+
+
 def _count_of(fragments: Any) -> Any:
     return len(fragments) if isinstance(fragments, Sequence) else fragments
 
 
 def _refusal_of_dates(every: Any, of: Any, delay: Any, mix: Any, inner_state: Any) -> str:
     for name, value in {"every": every, "delay": delay}.items():
-        if not isinstance(value, int):
+        if type(value) is not int:
             return f"{name} = {value!r}: expected a whole number"
     if not isinstance(mix, (int, float)):
         return f"mix = {mix!r}: expected a number in [0, 1]"
@@ -452,9 +477,9 @@ def local_steps(
             parts = _fragments_of(layout, fragments) if layout else parts
         except _core.ConfigError as raised:
             refusal = str(raised)
-        stepped = {id(p) for of in inner.param_groups for p in of["params"]}
-        if not any(id(p) in stepped for _, p in layout):
+        if not any(id(p) in _stepped_by(inner) for _, p in layout):
             refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
+        refusal = refusal or _refusal_of_outer(outer, layout)
     refusal = refusal and f"local_steps: {refusal}"
     windows = {
         "every": every,

@@ -13,6 +13,7 @@ import torch
 
 from sparfuse import _core
 from sparfuse.torch import _autograd, _staging
+from sparfuse.torch._report import Counts
 from sparfuse.torch._start import has_elements
 
 _numbers = itertools.count()
@@ -29,6 +30,15 @@ _FROZEN = (
     "other parameters are frozen than on rank 0, so that replicas would differ from now on; write "
     "requires_grad_(False) for the same parameters on all ranks"
 )
+_NO_SYNC = (
+    "the last backward pass was within no_sync, and gradients are this rank's alone; leave no_sync "
+    "before the last micro-batch"
+)
+_FAILED = (
+    "the last backward pass ended with an error, and gradients are this rank's alone; call "
+    "zero_grad(), and backward() again"
+)
+_CLEARED = -2  # what a tensor has in place of its averages' version: of no tensor
 _PROBES = 16  # parameters, of as many parts of a model, that are looked at before accumulation
 
 
@@ -82,8 +92,8 @@ class DistributedModel:
         self.parameters = [parameter for _, parameter in layout]
         self.scaler: Any = None
         self.nonfinite = nonfinite
-        self.totals: dict[str, float] = {}
-        self.local = False  # whether gradients are sums of this rank alone
+        self.counts = Counts()
+        self.local = ""  # the reason why gradients are sums of this rank alone, if they are
         self.ids = frozenset(map(id, self.parameters))
         self._note_structure(module)
         self._dtypes = [parameter.dtype for parameter in self.parameters]
@@ -100,7 +110,6 @@ class DistributedModel:
         self._not_cleared = False
         self._uncleared_in = -1  # the pass that saw old averages; torch.autograd.grad's accumulates nothing
         self._handles: list[Any] = []
-        self._tracing: Any = None
 
     # --- Hooks ---
 
@@ -126,10 +135,12 @@ class DistributedModel:
         def look(_gradient: torch.Tensor) -> None:
             """Notes, before a gradient is accumulated, whether grad still holds the last averages."""
             grad = self.parameters[index].grad
-            if grad is None or not is_average(grad):
+            if grad is None or getattr(grad, "_sparfuse_version", _CLEARED) == _CLEARED:
                 return
             if grad._version == grad._sparfuse_version or bool(grad.any()):  # type: ignore[attr-defined]
                 self._uncleared_in = _autograd.current_task()
+            else:  # later passes within no_sync add to sums of this rank
+                grad._sparfuse_version = _CLEARED  # type: ignore[attr-defined]
 
         return look
 
@@ -170,7 +181,7 @@ class DistributedModel:
                 "other"
             )
         grad = parameter.grad
-        if grad is not None and getattr(grad, "_sparfuse_version", -2) == grad._version - 1:
+        if grad is not None and getattr(grad, "_sparfuse_version", _CLEARED) == grad._version - 1:
             self._not_cleared = True  # all that came behind the averages is this gradient
         if not self._sync:
             self._unsent.add(index)
@@ -254,7 +265,7 @@ class DistributedModel:
             self.rank.begin(self._scale(), self._keep)
             _open.setdefault(self._task, []).append(self)
         else:
-            self.local = True
+            self.local = _NO_SYNC
         _autograd.at_end_of_backward(end)
         self._end = weakref.ref(end)
 
@@ -376,9 +387,8 @@ class DistributedModel:
         refusal = self._refusal
         try:
             kind, rank, text = self.rank.finish()
-            self._count()
-            if self._tracing is not None:
-                self._tracing(self.rank.timeline())
+            self.counts.add(self.rank)
+            self.local = _FAILED
             if kind == "fine":
                 self._write()
             elif kind == "refused":
@@ -387,7 +397,7 @@ class DistributedModel:
                 raise _core.NumericError(f"rank {rank}: {text}")
             else:
                 self._write_nan()
-            self.local = False
+            self.local = ""
         finally:
             self._drop()
 
@@ -416,11 +426,11 @@ class DistributedModel:
                 grad.fill_(float("nan"))
         self._wrote(targets)
 
-    def _count(self) -> None:
-        for key, value in self.rank.record().items():
-            self.totals[key] = self.totals.get(key, 0) + value
-
     # --- What users call ---
+
+    @property
+    def elements(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -439,12 +449,7 @@ class DistributedModel:
                 "the last backward pass did not reach its end, and 0 bytes of it are averages: it "
                 "ended with an error, or ran under compiled autograd; call backward() again"
             )
-        if self.local:
-            return (
-                "the last backward pass was within no_sync, and gradients are this rank's alone; "
-                "leave no_sync before the last micro-batch"
-            )
-        return ""
+        return self.local
 
     def detach(self) -> None:
         for handle in self._handles:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sparfuse import _core
-from sparfuse.torch._model import DistributedModel
 
 
 class Report(dict):  # type: ignore[type-arg]
@@ -22,31 +22,58 @@ class Report(dict):  # type: ignore[type-arg]
     __str__ = __repr__
 
 
-def report_of(model: DistributedModel) -> Report:
-    record = model.rank.record()
-    elements = sum(parameter.numel() for parameter in model.parameters)
-    total = dict(model.totals)
-    steps = model.rank.steps
-    total.pop("selected", None)
+class Counts:
+    """The sums of a rank's steps, and what takes their spans while sf.trace asks for them."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, float] = {}
+        self.take_spans: Any = None
+
+    def add(self, rank: Any) -> None:
+        """Adds the step that the rank has just ended."""
+        for key, value in rank.record().items():
+            self.totals[key] = self.totals.get(key, 0) + value
+        if self.take_spans is not None:
+            self.take_spans(rank.timeline())
+
+
+class Counted(Protocol):
+    """A rank of a method whose steps are counted; `elements` are those of its layout."""
+
+    rank: Any
+    method: Any
+    counts: Counts
+
+    @property
+    def elements(self) -> int: ...
+
+
+_SUMMED = ("sent_bytes", "received_bytes", "payload_bytes", "exposed_seconds", "python_seconds")
+
+
+def report_of(parts: Sequence[Counted]) -> Report:
+    """Of the ranks that this process has of one model: one, or one for each group of parameters."""
+    records = [part.rank.record() for part in parts]
+    sums = {key: sum(record[key] for record in records) for key in _SUMMED}
+    elements = sum(part.elements for part in parts)
     return Report(
-        sent_bytes=record["sent_bytes"],
-        received_bytes=record["received_bytes"],
-        payload_bytes=record["payload_bytes"],
-        density=record["selected"] / elements,
-        exposed_seconds=record["exposed_seconds"],
-        python_seconds=record["python_seconds"],
-        residual_norm=model.rank.residual_norm(),
-        steps=steps,
-        plan=model.rank.plan(),
-        method=model.method.name,
-        total=total,
+        sent_bytes=sums["sent_bytes"],
+        received_bytes=sums["received_bytes"],
+        payload_bytes=sums["payload_bytes"],
+        density=sum(record["selected"] for record in records) / elements,
+        exposed_seconds=sums["exposed_seconds"],
+        python_seconds=sums["python_seconds"],
+        residual_norm=math.hypot(*(part.rank.residual_norm() for part in parts)),
+        steps=max(part.rank.steps for part in parts),
+        plan=" | ".join(part.rank.plan() for part in parts),
+        method=parts[0].method.name,
+        total={key: sum(part.counts.totals.get(key, 0) for part in parts) for key in _SUMMED},
     )
 
 
 @contextlib.contextmanager
-def trace_of(
-    model: DistributedModel, path: Any, ranks: Sequence[int], steps: int, rank: int
-) -> Iterator[None]:
+def trace_of(model: Counted, path: Any, ranks: Sequence[int], steps: int) -> Iterator[None]:
+    rank = model.rank.rank
     if steps < 1:
         raise _core.ConfigError(f"trace: steps = {steps}: expected 1 or more")
     for one in ranks:
@@ -65,11 +92,11 @@ def trace_of(
         if len(taken) < steps:
             taken.append(spans)
 
-    model._tracing = take
+    model.counts.take_spans = take
     try:
         yield
     finally:
-        model._tracing = None
+        model.counts.take_spans = None
         target = Path(path)
         if len(ranks) > 1:
             target = target.with_name(f"{target.stem}-rank{rank}{target.suffix}")

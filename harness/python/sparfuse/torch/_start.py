@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -71,7 +72,10 @@ def refusal_of_model(model: Any) -> str:
     if hasattr(model, "register_comm_hook") or type(model).__name__.startswith("Replicate"):
         return "the model averages by itself, through replicate(); call sf.distribute(model) instead of it"
     if type(model).__name__.startswith("FSDP") or hasattr(model, "set_all_reduce_hook"):
-        return "the model is sharded by FSDP; sf.distribute takes a whole replica on each rank"
+        return (
+            "the model is sharded by FSDP, and a whole one is expected on each rank: leave fully_shard "
+            "out, or write sf.compress_replicas(model, group) with the group between replicas"
+        )
     return ""
 
 
@@ -91,7 +95,12 @@ def has_elements(parameter: torch.Tensor) -> bool:
     return lazy or parameter.numel() > 0
 
 
-def require_group() -> None:
+def require_group(group: Any = None) -> None:
+    known = group is None or group == dist.GroupMember.NON_GROUP_MEMBER
+    if not known and not isinstance(group, dist.ProcessGroup):
+        raise _core.ConfigError(
+            f"group = {group!r}: expected a process group, such as torch.distributed.new_group(ranks)"
+        )
     if not dist.is_available() or not dist.is_initialized():
         raise _core.ConfigError(
             "there is no process group: call torch.distributed.init_process_group first (also in "
@@ -101,7 +110,13 @@ def require_group() -> None:
 
 def gather(mine: Any, group: Any) -> list[Any]:
     everybody: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(everybody, mine, group=group)
+    try:
+        dist.all_gather_object(everybody, mine, group=group)
+    except RuntimeError as error:  # torch names no rank
+        raise _core.Error(
+            "ranks did not meet to compare their settings; expected the same call of sparfuse.torch on "
+            f"all ranks, within the timeout of their process group ({error})"
+        ) from error
     return everybody
 
 
@@ -138,16 +153,22 @@ def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any,
     return None
 
 
+def _refuse(text: str) -> NoReturn:
+    # A process that ends at once is aborted by gloo, whose thread still holds tensors of the gather.
+    time.sleep(0.02)
+    raise _core.ConfigError(text)
+
+
 def _agree(mine: dict[str, Any], group: Any) -> list[dict[str, Any]]:
     everybody = gather(mine, group)
     for rank, theirs in enumerate(everybody):
         if theirs["refusal"]:
-            raise _core.ConfigError(f"rank {rank}: {theirs['refusal']}")
+            _refuse(f"rank {rank}: {theirs['refusal']}")
     for rank, theirs in enumerate(everybody):
         difference = _difference(everybody[0], theirs)
         if difference:
             what, first, other = difference
-            raise _core.ConfigError(
+            _refuse(
                 f"{what}: rank 0 has {_shown(first)}, rank {rank} {_shown(other)}; expected the "
                 "same model, method, options and versions on all ranks"
             )
@@ -188,14 +209,20 @@ def _written(file: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _refusal_of_threads(threads: Any) -> str:
-    if threads is None or (isinstance(threads, int) and 1 <= threads <= 1024):
-        return ""
-    return f"threads = {threads!r}: expected 1 to 1024"
+def _refusal_of_numbers(options: Mapping[str, Any]) -> str:
+    threads, deadline = options.get("threads"), options.get("deadline_seconds", 60.0)
+    if threads is not None and not (type(threads) is int and 1 <= threads <= 1024):
+        return f"threads = {threads!r}: expected 1 to 1024"
+    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or not 0 < deadline <= 86400:
+        return f"deadline_seconds = {deadline!r}: expected a number above 0, at most 86400"
+    return ""
 
 
 def _contents(*given: Any) -> dict[str, str]:
-    """{part in a file: hash of the file} for the parts that a method and its options name."""
+    """{part in a file: hash of the file} for the parts that a method and its options name.
+
+    Of a Python file with the modules of its folder that it imports.
+    """
     found: dict[str, str] = {}
     for value in given:
         if isinstance(value, Mapping):
@@ -207,6 +234,8 @@ def _contents(*given: Any) -> dict[str, str]:
                     text = file.read()
             except OSError:
                 continue  # the constructor of the method reports the missing file
+            if value.startswith("python:"):
+                text = _core._text_with_imports(path, text)
             digest = hashlib.sha256(text).hexdigest()[:12]
             found[f"{os.path.basename(path)}:{name}"] = digest
     return found
@@ -226,7 +255,7 @@ def start_rank(
     besides: facts that ranks must share, in addition to the method's options.
     model: its tensors outside the layout, which rank 0 sends to all, must have the same sizes, too.
     """
-    require_group()
+    require_group(group)
     rank = dist.get_rank(group)
     if rank < 0:
         raise _core.ConfigError(
@@ -235,7 +264,7 @@ def start_rank(
     world_size = dist.get_world_size(group)
     for name, parameter in layout:
         refusal = refusal or refusal_of(name, parameter)
-    refusal = refusal or _refusal_of_threads(options.get("threads"))
+    refusal = refusal or _refusal_of_numbers(options)
     if not layout:
         refusal = refusal or "the model has no parameter that requires a gradient"
     shapes = [] if refusal else [(name, tuple(p.shape)) for name, p in layout]

@@ -109,11 +109,15 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
                 "expected the same"
             )
         for key in ("rank", "world_size", "steps"):
-            if not isinstance(one[key], int):
+            if not isinstance(one[key], int) or one[key] < 0:
                 raise _core.ConfigError(f"state has {key} = {one[key]!r}; expected a whole number")
-        for kind in _KINDS:
-            for tensors in one.get(kind, {}).values():
-                _require_names(tensors, model)
+        for kind in (*_KINDS, "remembered", "parts"):
+            found = one.get(kind, {})
+            if not isinstance(found, Mapping):
+                raise _core.ConfigError(f"state has {kind} of type {type(found).__name__}; expected a dict")
+            if kind in _KINDS:
+                for store, tensors in found.items():
+                    _require_tensors(tensors, model, f"{kind} {store}")
     by_rank = {one["rank"]: one for one in states}
     then = states[0]["world_size"]
     if then == world_size:
@@ -143,7 +147,11 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
     model.rank.load_state(arrays, chosen["steps"])
 
 
-def _require_names(tensors: Mapping[str, Any], model: _Keeps) -> None:
+def _require_tensors(tensors: Any, model: _Keeps, of: str) -> None:
+    if not isinstance(tensors, Mapping):
+        raise _core.ConfigError(
+            f"state has {of} of type {type(tensors).__name__}; expected a dict of tensors"
+        )
     for name in model.names:
         if name not in tensors:
             raise _core.ConfigError(
@@ -152,6 +160,10 @@ def _require_names(tensors: Mapping[str, Any], model: _Keeps) -> None:
         if not isinstance(tensors[name], torch.Tensor):
             raise _core.ConfigError(
                 f'the state of "{name}" is a {type(tensors[name]).__name__}; expected a tensor'
+            )
+        if not bool(tensors[name].isfinite().all()):
+            raise _core.NumericError(
+                f'the state of "{name}" has a NaN or an infinity; expected finite numbers'
             )
     known = set(model.names)
     for name in tensors:
