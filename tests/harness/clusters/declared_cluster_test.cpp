@@ -2,6 +2,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -893,6 +894,23 @@ TEST(ClusterPresets, RanksOfANodeHaveTheirShareOfItsCards) {
   });
 }
 
+// The words of a new cluster have its own numbers, and none of the preset's.
+TEST(ClusterPresets, HardwareHasTheNumbersOfTheNewCluster) {
+  const auto hardware = [&](const char* preset, int nodes, int ranks) {
+    const DeclaredCluster made =
+        Parse(ClusterFromPreset(kProfiles, {"mine", preset, nodes, ranks}));
+    EXPECT_EQ(made.title.find("odes of"), std::string::npos) << made.title;
+    return made.hardware;
+  };
+  EXPECT_EQ(hardware("rtx2080ti-10gbe", 0, 1),
+            "2 nodes of 1 NVIDIA RTX 2080 Ti 11 GB (PCIe 3.0, no peer access), two Intel Xeon, "
+            "10 Gbit/s Ethernet; 1 network card a node");
+  EXPECT_EQ(hardware("rtx2080ti-10gbe", 1, 0).substr(0, 12), "1 node of 4 ");
+  EXPECT_SAYS(hardware("h100-nvlink-ib", 16, 2), "16 nodes of 2 NVIDIA H100");
+  EXPECT_SAYS(hardware("h100-nvlink-ib", 16, 2), "; 2 network cards a node");
+  EXPECT_SAYS(hardware("h100-nvlink-ib", 16, 0), "; 8 network cards a node");
+}
+
 TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
   EXPECT_EQ(PlaceOfNewCluster(kProfiles, "mine"), kResults / "profiles" / "mine.toml");
   for (const char* bad :
@@ -1166,7 +1184,7 @@ TEST(DeclaredCluster, AClaimOfOneStepThatCalibratesOverAnotherIsRefused) {
            "\" }\nover = { method = \"" + over + "\" }\nexpect = \"more\"\n";
   };
   ExpectError(FailureKind::kConfig,
-              {"compares cupcake with wfbp on 8 workers", "calibrated with both"},
+              {"compares cupcake on 8 workers with wfbp on 8", "calibrated with both"},
               [&] { Load(claim("cupcake", "wfbp")); });
   EXPECT_EQ(Load(claim("safusion", "wfbp")).parts.front().claims.size(), 1u);
 }
@@ -1340,6 +1358,29 @@ TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
   const std::string row = "/WFBP-A2A/ResNet-50/32/100GbE with TCP/IP";
   const std::string text = Replaced(TextOf(file), row, "/WFBP-A2A/ResNet-50/16/100GbE with TCP/IP");
   EXPECT_SAYS(ErrorOf([&] { read(text); }), row);
+}
+
+// Steps that calibrated their cluster are no predictions, however the reference states them. The
+// six rows of hkbu-ipoib are its cells; the other clusters of the file take its inputs over.
+TEST(DeclaredCluster, AFigureKnowsTheCellsThatCalibrated) {
+  const fs::path file =
+      testing::SourceDirectory() / "experiments" / "validation" / "throughput.toml";
+  const Experiment experiment =
+      ParseExperiment(TomlFile::Parse(TextOf(file), file.string()), BuiltInCatalog(), kProfiles,
+                      kResults / "published");
+  std::set<std::string> found;
+  for (const Part& part : experiment.parts) {
+    for (const json& figure : part.figures) {
+      if (!figure.contains("calibrating")) continue;
+      for (const json& cell : figure["calibrating"]) {
+        const CellConfig& config = part.cells[cell.get<std::size_t>()].config;
+        found.insert(fmt::format("{} {} {} {}", config.cluster, config.workload.substr(0, 10),
+                                 config.method, config.workers));
+      }
+    }
+  }
+  EXPECT_EQ(found.size(), 6u) << fmt::format("{}", fmt::join(found, "\n"));
+  for (const std::string& cell : found) EXPECT_SAYS(cell, "hkbu-ipoib ");
 }
 
 }  // namespace
