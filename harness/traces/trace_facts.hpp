@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/traces/trace_reader.hpp"
+#include "harness/traces/reading/trace_reader.hpp"
 
 namespace sparfuse::harness {
 

@@ -30,13 +30,6 @@ constexpr double kMostStretch = 1.05;       // a step without the profiler over 
 constexpr double kFewStepsSpread = 1.1;
 constexpr double kSynchronousCallUs = 1000;
 
-// Names the used steps, which are neighbours.
-std::string StepsText(const TraceFacts& facts) {
-  const auto& steps = facts.steps_used;
-  return steps.size() == 1 ? "step " + steps.front()
-                           : fmt::format("steps {} to {}", steps.front(), steps.back());
-}
-
 // "net-torch2.11" of net-torch2.11.json.gz: files of other versions have other tables.
 std::string NameOfFile(std::string file) {
   for (const std::string_view ending : {".gz", ".json"}) {
@@ -44,46 +37,6 @@ std::string NameOfFile(std::string file) {
   }
   return file;
 }
-
-}  // namespace
-
-std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node) {
-  const TraceFacts& first = ranks.front();
-  const TransferFacts transfers = TransfersOf(ranks);
-  std::map<double, double> least;  // us, by bytes
-  int of = 0;
-  for (const TracedTransfer& each : transfers.exchanges) {
-    if (each.bytes <= 0 || each.transfer_us.low <= 0 || each.group_ranks < 2) continue;
-    of = static_cast<int>(each.group_ranks);
-    // With one rank, the shortest time over its steps has the least waiting.
-    const double us = ranks.size() > 1 ? each.transfer_us.median : each.transfer_us.low;
-    const auto [there, is_new] = least.try_emplace(each.bytes, us);
-    if (!is_new) there->second = std::min(there->second, us);
-  }
-  if (least.empty()) return {};
-  if (of > ranks_per_node && (of % ranks_per_node != 0 || of != first.world)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("{}: a group of {} of {} ranks, and a node has {}: expected one "
-                               "within a node, or of all ranks of whole nodes",
-                               first.file, of, first.world, ranks_per_node));
-  }
-  LinkLog log;
-  log.file = first.file;
-  log.sha256 = first.sha256;
-  log.program = fmt::format("torch.profiler, {}", StepsText(first));
-  log.operation = LinkOperation::kAllReduce;
-  log.ranks = of;
-  log.nodes = std::max(1, of / ranks_per_node);
-  log.verified = true;
-  log.kind = kTraceKind;
-  for (const auto& [bytes, us] : least) log.samples.push_back({bytes, us * 1e-6});
-  // The times of a [[curve]] must not fall.
-  for (std::size_t i = log.samples.size() - 1; i-- > 0;)
-    log.samples[i].seconds = std::min(log.samples[i].seconds, log.samples[i + 1].seconds);
-  return {std::move(log)};
-}
-
-namespace {
 
 class ModelMaker {
  public:
@@ -97,6 +50,7 @@ class ModelMaker {
     Join();
     MakeTable();
     NoteBuffers();
+    NoteCompression();
     HostInputs();
     Compute();
     DeviceInputs();
@@ -137,6 +91,12 @@ class ModelMaker {
     made_.host_bound = facts_->bound == "host-bound";
     made_.batch = asked_.batch;
     made_.notes = facts_->notes;
+    if (const int passes = facts_->passes_a_step.back(); passes > 1) {
+      made_.notes.push_back(fmt::format(
+          "a step has {} passes of backward (gradient accumulation): forward contains all "
+          "before the last one, and --batch counts the samples of all",
+          passes));
+    }
     made_.source =
         fmt::format("{} sha256 {}, {}{}", facts_->file, facts_->sha256, StepsText(*facts_),
                     asked_.torch.empty() ? "" : ", torch " + asked_.torch);
@@ -252,6 +212,26 @@ class ModelMaker {
           "each rank: their {:.3f} ms stay in forward",
           bytes, cluster_.name, facts_->buffers_us / 1e3));
     }
+  }
+
+  // What a communication hook leaves of the gradients: the share of elements, and bytes of each.
+  void NoteCompression() {
+    const TraceFacts& traced = made_.ranks.front();
+    double sent = 0, bytes = 0;
+    for (const TracedExchange& each : traced.exchanges) {
+      if (!each.elements || !each.bytes) return;
+      sent += static_cast<double>(*each.elements);
+      bytes += *each.bytes;
+    }
+    if (sent == 0) return;
+    const auto all = static_cast<double>(Elements());
+    constexpr double kAll = 0.99, kBytesOfFloat = 4;
+    compressed_ = sent < kAll * all || bytes < kAll * kBytesOfFloat * sent;
+    if (!compressed_) return;
+    made_.notes.push_back(fmt::format(
+        "its exchanges carry {:.0f} of {:.0f} elements, {:g} bytes each: a communication hook, or "
+        "gradients in half precision; the modelled dense step sends {:g} bytes of each element",
+        sent, all, bytes / sent, kBytesOfFloat));
   }
 
   void MakeTable() {
@@ -555,7 +535,7 @@ class ModelMaker {
   void Reference() {
     if (asked_.reference.empty()) return;
     static const Catalog catalog = BuiltInCatalog();
-    NeedEntry(catalog.methods, "method", asked_.reference);
+    const Method& method = NeedEntry(catalog.methods, "method", asked_.reference);
     const TraceFacts& of = made_.ranks.front();
     const auto fail = [&](const std::string& what) {
       SPARFUSE_THROW(kConfig, fmt::format("{}: --reference: {}", of.file, what));
@@ -572,6 +552,12 @@ class ModelMaker {
       fail(
           "its steps are not neighbours, so that no period is known: expected two neighbouring "
           "steps");
+    if (compressed_ && (method.strategy == "dense-units" || method.strategy == "horovod-cycle")) {
+      fail(
+          fmt::format("its exchanges carry less than float32 gradients, and {} sends these: "
+                      "expected the method that was traced",
+                      asked_.reference));
+    }
     TracedReference made{asked_.reference, of.world,
                          asked_.step_ms.value_or(of.period_us->median / 1e3), 0, kLeastSpread};
     made.spread = std::max({made.spread, of.period_us->high / of.period_us->median,
@@ -586,7 +572,8 @@ class ModelMaker {
   const TraceFacts* facts_ = nullptr;  // of the rank whose compute times are used
   const workloads::WorkloadDescriptor* known_ = nullptr;
   JoinedTensors joined_;
-  double scale_ = 1;  // factor on host times
+  bool compressed_ = false;  // its exchanges carry less than float32 gradients
+  double scale_ = 1;         // factor on host times
   TracedModel made_;
 };
 
