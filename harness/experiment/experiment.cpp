@@ -74,10 +74,15 @@ bool IsReference(const DeclaredCluster& cluster, const CellConfig& cell) {
          });
 }
 
-// Whether the cell's cluster is calibrated, with the cell's own step among others.
+// Whether the cell's cluster was calibrated with the cell's own step, or states the time of this
+// step, which is of one worker.
 bool Calibrates(const CellConfig& cell, const ProfileFolders& profiles) {
   if (cell.cluster.empty() || !IsDeclared(profiles, cell.cluster)) return false;
   const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, cell.cluster);
+  const bool stated = std::ranges::any_of(cluster.compute, [&](const ComputeTime& time) {
+    return time.workload == cell.workload && time.batch_per_worker == cell.batch_per_worker;
+  });
+  if (cell.workers == 1 && cell.sparsifier == "none" && stated) return true;
   return std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated) &&
          IsReference(cluster, cell);
 }

@@ -1360,27 +1360,39 @@ TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
   EXPECT_SAYS(ErrorOf([&] { read(text); }), row);
 }
 
-// Steps that calibrated their cluster are no predictions, however the reference states them. The
-// six rows of hkbu-ipoib are its cells; the other clusters of the file take its inputs over.
+// Steps that calibrated their cluster are no predictions, however their references state them; nor
+// is the step of one worker that the cluster's file states. A step that selects is a prediction.
 TEST(DeclaredCluster, AFigureKnowsTheCellsThatCalibrated) {
-  const fs::path file =
-      testing::SourceDirectory() / "experiments" / "validation" / "throughput.toml";
-  const Experiment experiment =
-      ParseExperiment(TomlFile::Parse(TextOf(file), file.string()), BuiltInCatalog(), kProfiles,
-                      kResults / "published");
-  std::set<std::string> found;
-  for (const Part& part : experiment.parts) {
-    for (const json& figure : part.figures) {
-      if (!figure.contains("calibrating")) continue;
-      for (const json& cell : figure["calibrating"]) {
-        const CellConfig& config = part.cells[cell.get<std::size_t>()].config;
-        found.insert(fmt::format("{} {} {} {}", config.cluster, config.workload.substr(0, 10),
-                                 config.method, config.workers));
-      }
-    }
-  }
-  EXPECT_EQ(found.size(), 6u) << fmt::format("{}", fmt::join(found, "\n"));
-  for (const std::string& cell : found) EXPECT_SAYS(cell, "hkbu-ipoib ");
+  const auto calibrating = [](int workers) {
+    const Experiment experiment = Load(Bars() + fmt::format(R"(
+id = "e"
+[published]
+paper = "SAFusion (HPDC 25)"
+methods = {{ wfbp = "WFBP" }}
+[defaults]
+mode = "modelled"
+cluster = "safusion-local"
+workload = "resnet152-imagenet"
+batch_per_worker = 16
+workers = {}
+sparsifier = "dgc"
+density = 0.01
+[[axis]]
+method = ["dense", "wfbp", "safusion"]
+[[figure]]
+kind = "agreement"
+published = {{ artifacts = {{ resnet152-imagenet = "Fig14a" }} }}
+)",
+                                                            workers));
+    const Part& part = experiment.parts.front();
+    std::vector<std::string> methods;
+    for (const json& cell : part.figures.front().value("calibrating", json::array()))
+      methods.push_back(part.cells[cell.get<std::size_t>()].config.method);
+    return methods;
+  };
+  EXPECT_EQ(calibrating(8), std::vector<std::string>{"wfbp"});
+  EXPECT_EQ(calibrating(4), std::vector<std::string>());
+  EXPECT_EQ(calibrating(1), std::vector<std::string>{"dense"});
 }
 
 }  // namespace

@@ -38,12 +38,18 @@ struct Broken : std::runtime_error {
 class Tree {
  public:
   json root;
+  bool beyond = false;  // a number is larger than a double's; the other parser refuses it
 
   void Key(std::string& value) { key_ = value; }
   void String(std::string& value) { Add(value); }
   void Number(std::string_view text, bool whole) {
-    Add(json::parse(text));
     EXPECT_EQ(whole, text.find_first_of(".eE") == text.npos) << text;
+    try {
+      Add(json::parse(text));
+    } catch (const json::out_of_range&) {
+      beyond = true;
+      Add(nullptr);
+    }
   }
   void Literal(std::string_view text) { Add(json::parse(text)); }
   void Open(bool object) { open_.push_back(Add(object ? json::object() : json::array())); }
@@ -71,11 +77,15 @@ class Tree {
   std::string key_;
 };
 
-json Scanned(std::string_view text, std::size_t piece = 1 << 20) {
+Tree TreeOf(std::string_view text, std::size_t piece) {
   Pieces pieces(text, piece);
   Tree tree;
   JsonScanner<Pieces, Tree>(pieces, tree).Read();
-  return tree.root;
+  return tree;
+}
+
+json Scanned(std::string_view text, std::size_t piece = 1 << 20) {
+  return TreeOf(text, piece).root;
 }
 
 constexpr const char* kTexts[] = {
@@ -149,7 +159,10 @@ TEST(JsonScanner, TakesWhatAnotherParserTakes) {
       EXPECT_EQ(Scanned(text, 1 + below(9)), json::parse(text)) << text;
     } else {
       ++refused;
-      EXPECT_THROW(Scanned(text, 1 + below(9)), Broken) << text;
+      try {
+        EXPECT_TRUE(TreeOf(text, 1 + below(9)).beyond) << text;
+      } catch (const Broken&) {
+      }
     }
   }
   EXPECT_GT(taken, 1000);
