@@ -69,7 +69,7 @@ struct Trace {
   }
 };
 
-// Plain or gzip, decided by the first bytes. Cost: memory of at most 100 bytes an event, 60 MB of
+// Plain or gzip, decided by the first bytes. Cost: memory of at most 100 bytes an event, 150 MB of
 // JSON a second. Throws Error{kConfig} naming file, byte or event, the finding and a remedy: for a
 // file that is cut off, not JSON, or from another profiler; for a time that is not a number.
 Trace ReadTrace(const std::filesystem::path& file);

@@ -1364,7 +1364,7 @@ TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
 // is the step of one worker that the cluster's file states. A step that selects is a prediction.
 TEST(DeclaredCluster, AFigureKnowsTheCellsThatCalibrated) {
   const auto calibrating = [](int workers) {
-    const Experiment experiment = Load(Bars() + fmt::format(R"(
+    const Experiment experiment = Load(Bars() + fmt::format(R"toml(
 id = "e"
 [published]
 paper = "SAFusion (HPDC 25)"
@@ -1382,7 +1382,7 @@ method = ["dense", "wfbp", "safusion"]
 [[figure]]
 kind = "agreement"
 published = {{ artifacts = {{ resnet152-imagenet = "Fig14a" }} }}
-)",
+)toml",
                                                             workers));
     const Part& part = experiment.parts.front();
     std::vector<std::string> methods;
