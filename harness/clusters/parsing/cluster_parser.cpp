@@ -383,7 +383,7 @@ class ClusterParser {
                                   "and channels{}",
                                   own ? "" : ", which stack \"" + cluster_.stack + "\" needs"));
     }
-    if (!nccl && own) {
+    if (!nccl && !stack_) {
       file_->Fail("/nccl",
                   "expected it with all_reduce = \"nccl-2.8\" or \"nccl-2.20\", or with "
                   "a stack");

@@ -833,6 +833,13 @@ TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
   const std::string neither = error(AloneWithout("exchange_host_us"));
   EXPECT_SAYS(neither, "exchange_host_us is missing");
   EXPECT_SAYS(neither, "or a stack that states it");
+  // [nccl] describes the machine: it may stay if the file chooses another all-reduce than its
+  // stack.
+  const std::string rest = AloneWithout("exchange_host_us") + nccl;
+  const DeclaredCluster tree = Parse("stack = \"pytorch-nccl\"\nall_reduce = \"tree\"\n" + rest);
+  EXPECT_EQ(tree.all_reduce, AllReduceBy::kTree);
+  EXPECT_EQ(tree.against_stack.size(), 1u);
+  EXPECT_SAYS(error("all_reduce = \"tree\"\n" + std::string(kAlone) + nccl), "or with a stack");
 }
 
 // A stack's file is checked completely, whether or not a cluster needs each of its numbers.
