@@ -85,6 +85,10 @@ TEST(DeclaredCluster, APublishedResultIsNoInput) {
   ExpectError(FailureKind::kConfig, {"published figure", "data sheet"}, [&] {
     Parse(LocalWith("value = 12, kind = \"declared\"", "value = 12, kind = \"published figure\""));
   });
+  ExpectError(
+      FailureKind::kConfig,
+      {"the key \"kind\" is missing: expected one of measured, ", "published text, data sheet"},
+      [&] { Parse(LocalWith("value = 12, kind = \"declared\"", "value = 12")); });
 }
 
 TEST(DeclaredCluster, MistakesNameFileLineKeyAndWhatWasExpected) {
