@@ -56,8 +56,8 @@ std::string ClusterFile::Kind(const std::string& at) const {
   std::vector<std::string> names;
   for (const InputKind& each : InputKinds()) names.emplace_back(each.name);
   if (!Has(at + "/kind")) {
-    toml_.Fail(at, fmt::format("the key \"kind\" is missing: expected one of {}",
-                               fmt::join(names, ", ")));
+    toml_.Fail(
+        at, fmt::format("the key \"kind\" is missing: expected one of {}", fmt::join(names, ", ")));
   }
   const std::string kind = toml_.RequiredString(at, "kind");
   if (std::ranges::find(names, kind) == names.end()) {
