@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -123,6 +124,13 @@ void AddHostTimes(const Steps& steps, TraceFacts& facts) {
   };
   tenths(&StepFacts::calls, facts.exchange_call_tenth_us, facts.exchange_call_ninetieth_us);
   tenths(&StepFacts::hooks, facts.hook_tenth_us, facts.hook_ninetieth_us);
+  tenths(&StepFacts::bare_hooks, facts.bare_hook_tenth_us, facts.bare_hook_ninetieth_us);
+  if (const auto bare = OverSteps(steps, [](const StepFacts& s) { return s.bare_hooks; }))
+    facts.bare_hook_us = bare->median;
+  facts.copies_back_us =
+      OverSteps(steps, [](const StepFacts& s) {
+        return One(std::accumulate(s.copies_back.begin(), s.copies_back.end(), TraceTime{0}));
+      })->median;
 }
 
 void AddDeviceFacts(const TraceIndex& index, const Steps& steps, TraceFacts& facts) {

@@ -285,7 +285,7 @@ class ModelMaker {
   }
 
   // The rest of a step after forward, backward and the model's own update time.
-  double RestUs() const {
+  double RestUs() {
     if (!facts_->rest_us || !facts_->period_us) return 0;
     const double idle = facts_->idle.period_us.value_or(0) - facts_->idle.forward_us -
                         facts_->idle.backward_us - facts_->idle.update_us;
@@ -293,15 +293,20 @@ class ModelMaker {
         Corrected(*facts_->rest_us, std::clamp(idle, 0.0, std::max(0.0, *facts_->rest_us)));
     // On a CPU hooks run within the backward pass, whose time excludes them.
     if (OnCpu() && facts_->hooks_us) rest -= Host(facts_->hooks_us->median);
-    // Copies that exchange_host_ns_an_element contains are no rest of the step.
-    const bool staged = std::ranges::any_of(
-        made_.inputs, [](const DeclaredInput& input) { return input.name == kStaging; });
-    if (staged && facts_ == &made_.ranks.front()) {
-      for (const TracedExchange& each : facts_->exchanges)
-        rest -= Host(Median(each.copies_us_by_step));
+    // On a CPU the model's methods copy sums back into gradients themselves, or
+    // exchange_host_ns_an_element contains these copies.
+    if (OnCpu() && facts_ == &made_.ranks.front()) rest -= Host(facts_->copies_back_us);
+    const double update = Corrected(facts_->update_us.median, facts_->idle.update_us);
+    const double own = 1e6 * UpdateSeconds(cluster_, Elements());
+    rest += update;
+    if (own > std::max(rest, update)) {
+      made_.notes.push_back(
+          fmt::format("the model's own update takes {:.3f} ms by memory_gbytes_per_s, and the step "
+                      "leaves {:.3f} ms "
+                      "for it: the modelled step is too long by the difference",
+                      own / 1e3, std::max(0.0, rest) / 1e3));
     }
-    rest += Corrected(facts_->update_us.median, facts_->idle.update_us);
-    rest -= 1e6 * UpdateSeconds(cluster_, Elements());
+    rest -= own;
     rest -= UpdateHostUs() * static_cast<double>(facts_->tensors.size());
     return std::max(0.0, rest);
   }
@@ -370,8 +375,12 @@ class ModelMaker {
     }
     if (exchanged.host.hook_us_a_tensor) {
       const double hook = Host(exchanged.host.hook_us_a_tensor->median);
-      // A host that is ahead of its device runs hooks while the device computes.
-      if (exchanged.device == "cpu" || exchanged.bound == "host-bound") {
+      // A host that is ahead of its device runs hooks while the device computes. On a CPU a hook
+      // copies the gradient itself, as the model's methods with buffers do.
+      if (exchanged.device == "cpu") {
+        Add("hook_host_us_a_tensor", Host(*exchanged.bare_hook_us),
+            Host(*exchanged.bare_hook_tenth_us), Host(*exchanged.bare_hook_ninetieth_us), true);
+      } else if (exchanged.bound == "host-bound") {
         Add("hook_host_us_a_tensor", hook, Host(*exchanged.hook_tenth_us),
             Host(*exchanged.hook_ninetieth_us), true);
       } else {
@@ -581,19 +590,6 @@ class ModelMaker {
 
 TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked) {
   return ModelMaker(cluster, asked).Make();
-}
-
-ordered_json TraceRecord(const TracedModel& model) {
-  ordered_json made;
-  made["schema"] = kTraceSchema;
-  made["table"] = model.name;
-  made["batch"] = model.batch;
-  made["corrections"] = model.corrections;
-  made["notes"] = model.notes;
-  made["ranks"] = ordered_json::array();
-  for (const TraceFacts& each : model.ranks) made["ranks"].push_back(ordered_json(ToJson(each)));
-  made["transfers"] = model.transfers ? ordered_json(ToJson(*model.transfers)) : ordered_json();
-  return made;
 }
 
 }  // namespace sparfuse::harness

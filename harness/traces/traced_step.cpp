@@ -110,6 +110,11 @@ void AddHost(const TraceIndex& index, StepFacts& step) {
       if (call->thread == each.event->thread) hook -= call->end - call->begin;
     }
     step.hooks.push_back(hook);
+    for (const TraceEvent* copy :
+         index.Within(EventKind::kMulOut, each.event->end, each.evaluation_end)) {
+      if (copy->thread == each.event->thread) hook -= copy->end - copy->begin;
+    }
+    step.bare_hooks.push_back(hook);
   }
   for (const TraceEvent* copy : index.Within(EventKind::kCopyBack, window.begin, window.end))
     step.copies_back.push_back(copy->end - copy->begin);

@@ -38,6 +38,7 @@ struct StepFacts {
   TraceTime first_forward = 0, backward_begin = 0, backward_end = 0;
   std::vector<Accumulation> accumulations;
   std::vector<TraceTime> hooks, calls, copies_back;
+  std::vector<TraceTime> bare_hooks;  // hooks without their copies into buckets
   std::optional<TraceTime> update_host;
   int compiled_regions = 0;
   std::vector<StepExchange> exchanges;
