@@ -512,7 +512,7 @@ TEST_F(TraceOnCluster, TakesTheHostsTimeOfAnElementFromGloosCallsAndCopies) {
   const TracedModel alike = ModelOfTrace(Cluster(), asked);
   EXPECT_EQ(InputOf(alike, "exchange_host_ns_an_element"), nullptr);  // 3:1 apart
   EXPECT_NEAR(alike.facts().copies_back_us, 3 + 3e-3 * 60'000, 1e-6);
-  const auto rest = [](const TracedModel& of, std::size_t elements) {
+  const auto rest = [this](const TracedModel& of, std::size_t elements) {
     return 1e3 * of.forward_ms - of.facts().forward_us.median + of.facts().hooks_us->median +
            of.facts().copies_back_us - *of.facts().rest_us +
            1e6 * UpdateSeconds(Cluster(), elements);
