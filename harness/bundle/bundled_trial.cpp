@@ -214,6 +214,7 @@ BundledTrial BundleTrial(const Store& store, const std::string& place, const Tex
       stays.insert(known                              ? file
                    : file.starts_with("failure-rank") ? "failure-rankR.json"
                    : file.starts_with("trace-rank")   ? "trace-rankR.json"
+                   : file == "kineto"                 ? "kineto"
                                                       : "files of other names");
     }
   }

@@ -84,9 +84,10 @@ int Main(int argc, char** argv) {
                   "the results folder (default: results in the project's folder)")
       ->check(NotEmpty("a folder"));
   line.app
-      .add_option("--own", settings.own,
-                  "a folder of your own with experiments/, methods/, profiles/ (clusters) and "
-                  "systems/, searched first")
+      .add_option(
+          "--own", settings.own,
+          "a folder of your own with experiments/, methods/, profiles/ (clusters), published/ and "
+          "systems/, searched first")
       ->envname("SPARFUSE_OWN")
       ->check(NotEmpty("a folder") & CLI::ExistingDirectory);
   line.app

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <span>
 #include <utility>
 
 #include "harness/cli/submit.hpp"
+#include "harness/cli/traces/trace.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
@@ -254,6 +256,22 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
   return summary;
 }
 
+// Writes the traced steps of the experiments' trials in the form of torch.profiler, each in
+// `kineto` of the trial's folder. What is there stays.
+void WriteKinetoOf(Program& program, const std::vector<Experiment>& experiments) {
+  std::size_t written = 0;
+  for (const TrialRow& row : program.Rows()) {
+    if (std::ranges::none_of(experiments,
+                             [&](const Experiment& each) { return each.id == row.experiment; }))
+      continue;
+    const fs::path folder = program.store().results() / row.directory, out = folder / "kineto";
+    if (fs::exists(out)) continue;
+    written += !WriteKineto(folder, out).empty();
+  }
+  fmt::print("{} traced step{} written for torch.profiler's tools: trials/EXPERIMENT/.../kineto\n",
+             written, written == 1 ? "" : "s");
+}
+
 int RunVerb(Program& program, const RunRequest& request) {
   RunOptions options =
       program.OptionsOfRuns(request.submit.submit ? LaunchOptions() : request.launch);
@@ -270,6 +288,7 @@ int RunVerb(Program& program, const RunRequest& request) {
   const RunSummary summary = RunAndCount(program, experiments, options);
   if (request.block && !summary.interrupted)
     RecordBlock(program, experiments, *request.block, summary);
+  if (request.kineto) WriteKinetoOf(program, experiments);
   if (summary.interrupted) {
     fmt::print("interrupted; finished trials are kept, and `sparfuse run {}` goes on from here\n",
                fmt::join(request.names, " "));

@@ -38,7 +38,8 @@ class Program {
  public:
   struct Settings {
     std::filesystem::path root, results, worker;
-    // A folder of the user's with experiments/, methods/, profiles/ and systems/, or "".
+    // A folder of the user's with experiments/, methods/, profiles/, published/ and systems/, or
+    // "".
     std::filesystem::path own;
     std::vector<std::filesystem::path> plugins;  // folders with methods and parts of others
     bool json = false;                           // print JSON

@@ -40,6 +40,7 @@ struct RunRequest {
   std::optional<int> block;               // nothing: all
   SubmitRequest submit;
   std::optional<bool> fingerprint;  // RunOptions::fingerprint
+  bool kineto = false;              // each trial's traced step also as torch.profiler writes it
   LaunchOptions launch;
 };
 int RunVerb(Program& program, const RunRequest& request);

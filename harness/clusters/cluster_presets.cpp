@@ -61,6 +61,11 @@ std::string ClusterFromPreset(const ProfileFolders& profiles, const NewCluster& 
     text = WithValue(std::move(text), "network_cards", 'k',  // the input's kind follows
                      fmt::format("value = {0}, low = {0}, high = {0}, ", shared));
   }
+  // The preset names kinds of parts alone, so that no number of it is left.
+  text = WithValue(
+      std::move(text), "hardware", '\n',
+      fmt::format("\"{} node{} of {} {}; {} network card{} a node\"", nodes, nodes == 1 ? "" : "s",
+                  ranks, preset.hardware, shared, shared == 1 ? "" : "s"));
   text = fmt::format("# {}, made by `sparfuse cluster new {} --preset {}`.\n", wanted.name,
                      wanted.name, wanted.preset) +
          text;

@@ -41,6 +41,7 @@ std::vector<std::string> ProfileFolders::Names(std::string_view extension,
 ProfileFolders ProfileFolders::Behind(const fs::path& first) const {
   ProfileFolders made(*this);
   made.folders_.insert(made.folders_.begin(), first);
+  ++made.passing_;
   return made;
 }
 

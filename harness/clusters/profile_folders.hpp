@@ -48,13 +48,22 @@ class ProfileFolders {
   // themselves. What imports of traces keep, NAME.trace.json, is no profile.
   std::vector<std::string> Names(std::string_view extension, std::string_view beneath = {}) const;
   const std::filesystem::path& own() const { return folders_.front(); }
+  // The folders of published numbers beside the user's profiles and the project's; the same if
+  // there is one folder.
+  std::filesystem::path PublishedOfUser() const { return Beside(folders_[passing_]); }
+  std::filesystem::path PublishedOfProject() const { return Beside(folders_.back()); }
   // "a, b", for errors.
   std::string Text() const;
   // Returns these folders with `first` before them.
   ProfileFolders Behind(const std::filesystem::path& first) const;
 
  private:
+  static std::filesystem::path Beside(const std::filesystem::path& profiles) {
+    return (profiles / "../published").lexically_normal();
+  }
+
   std::vector<std::filesystem::path> folders_;
+  std::size_t passing_ = 0;  // folders of Behind
 };
 
 // A cluster's file, and the workloads whose references do not calibrate it if its name ends in "

@@ -74,6 +74,35 @@ bool IsReference(const DeclaredCluster& cluster, const CellConfig& cell) {
          });
 }
 
+// Whether the cell's cluster was calibrated with the cell's own step, or states the time of this
+// step, which is of one worker.
+bool Calibrates(const CellConfig& cell, const ProfileFolders& profiles) {
+  if (cell.cluster.empty() || !IsDeclared(profiles, cell.cluster)) return false;
+  const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, cell.cluster);
+  const bool stated = std::ranges::any_of(cluster.compute, [&](const ComputeTime& time) {
+    return time.workload == cell.workload && time.batch_per_worker == cell.batch_per_worker;
+  });
+  if (cell.workers == 1 && cell.sparsifier == "none" && stated) return true;
+  return std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated) &&
+         IsReference(cluster, cell);
+}
+
+// Lists in each figure with published numbers the cells that calibrated their clusters, whether a
+// reference names a published number or states its own time. The model reproduces them.
+void MarkCalibratingCells(Experiment& experiment, const ProfileFolders& profiles) {
+  for (Part& part : experiment.parts) {
+    for (json& figure : part.figures) {
+      if (!figure.contains("published")) continue;
+      json calibrating = json::array();
+      for (const json& cell : figure["cells"]) {
+        if (Calibrates(part.cells[cell.get<std::size_t>()].config, profiles))
+          calibrating.push_back(cell);
+      }
+      if (!calibrating.empty()) figure["calibrating"] = std::move(calibrating);
+    }
+  }
+}
+
 // Refuses claims that compare two calibrating steps, because the model reproduces both.
 void RefuseClaimsBetweenReferences(const TomlFile& file, const Part& part,
                                    const ProfileFolders& profiles) {
@@ -85,10 +114,12 @@ void RefuseClaimsBetweenReferences(const TomlFile& file, const Part& part,
       continue;
     const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, of.cluster);
     if (!IsReference(cluster, of) || !IsReference(cluster, over)) continue;
-    file.Fail("/calibration",
-              fmt::format("[[claim]] \"{}\" of part {} compares {} with {} on {} workers, and "
-                          "cluster {} is calibrated with both: expected a claim about a prediction",
-                          claim.quote, part.id, of.method, over.method, of.workers, of.cluster));
+    file.Fail(
+        "/calibration",
+        fmt::format("[[claim]] \"{}\" of part {} compares {} on {} workers with {} on {}, and "
+                    "cluster {} is calibrated with both: expected a claim about a prediction",
+                    claim.quote, part.id, of.method, of.workers, over.method, over.workers,
+                    of.cluster));
   }
 }
 
@@ -225,7 +256,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
                            std::span<const std::string> joined) {
   const CellSource source{file, catalog, profiles, joined};
   Experiment experiment = ReadHead(file);
-  const auto published = ReadPublished(file, catalog, published_folder);
+  const auto published = ReadPublished(file, catalog, published_folder, profiles.PublishedOfUser());
   Part base;
   base.id = "main";
   base.title = experiment.title;
@@ -234,6 +265,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     experiment.parts.push_back(ReadPart(source, published, "", {}, base));
     RefuseClaimsOfCalibration(file, experiment);
     CheckCalibrationIsNamed(file, experiment, profiles);
+    MarkCalibratingCells(experiment, profiles);
     return experiment;
   }
   if (!parts->is_array() || parts->empty()) file.FailValue("/part", "[[part]] tables");
@@ -264,6 +296,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   }
   RefuseClaimsOfCalibration(file, experiment);
   CheckCalibrationIsNamed(file, experiment, profiles);
+  MarkCalibratingCells(experiment, profiles);
   return experiment;
 }
 

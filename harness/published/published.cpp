@@ -89,14 +89,32 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Rows = std::vector<PublishedNumber>;
 
-// Reads every file of numbers in the folder.
-Rows ReadAllPublished(const fs::path& folder) {
+// The files of one's own numbers, in order of name; what the project's folder has, too, is its.
+std::vector<fs::path> OwnFiles(const fs::path& folder, const fs::path& own) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(own, none)) {
+    const fs::path name = entry.path().filename();
+    if (name.extension() == ".csv" && !fs::exists(folder / name)) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
+std::vector<PublishedNumber> ReadAllPublished(const fs::path& folder, const fs::path& own) {
   Rows numbers = ReadPublished(folder / "published-numbers.csv");
-  if (const auto more = folder / "ddl-benchmarks.csv"; std::filesystem::exists(more)) {
-    for (PublishedNumber& number : ReadPublished(more)) numbers.push_back(std::move(number));
+  std::vector<fs::path> more = OwnFiles(folder, own);
+  if (const fs::path file = folder / "ddl-benchmarks.csv"; fs::exists(file))
+    more.insert(more.begin(), file);
+  for (const fs::path& file : more) {
+    for (PublishedNumber& number : ReadPublished(file)) numbers.push_back(std::move(number));
   }
   return numbers;
 }
+
+namespace {
 
 // The JSON members are tables by our names, or a string or a list of strings (RowsWith).
 struct GivenPublished {
@@ -114,7 +132,9 @@ template <>
 const std::vector<RecordKey<GivenPublished>>& KeysOf<GivenPublished>() {
   using P = GivenPublished;
   static const std::vector<RecordKey<P>> kKeys = {
-      Given<&P::paper>("paper", "", "the paper, as a file of results/published names it"),
+      Given<&P::paper>(
+          "paper", "",
+          "the paper, as a file of results/published or of your own published/ names it"),
       Given<&P::methods>("methods", "{}",
                          "the paper's names of our methods: { our-method = \"its name\" } or a "
                          "list of names; a method's file goes by its path",
@@ -178,13 +198,13 @@ Rows RowsWith(const TomlFile& file, const std::string& pointer, const Rows& rows
 }  // namespace
 
 std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
-                                       const fs::path& folder) {
+                                       const fs::path& folder, const fs::path& own) {
   if (file.Find("/published") == nullptr) return std::nullopt;
   GivenPublished given;
   ReadTable(file, "/published", "[published]", given);
   Published published{given.paper, {}, {}};
-  published.rows =
-      RowsWith(file, "/published/paper", ReadAllPublished(folder), &N::paper, "results/published");
+  published.rows = RowsWith(file, "/published/paper", ReadAllPublished(folder, own), &N::paper,
+                            "results/published");
   const auto ours = Names(catalog.methods);
   for (const auto& [method, theirs] : given.methods.items()) {
     const std::string at = "/published/methods/" + method;

@@ -1,6 +1,6 @@
 // Reads the papers' own numbers: published-numbers.csv and ddl-benchmarks.csv of results/published,
-// and the choice of an experiment file among them. README.md there explains the columns and the
-// origin of the numbers.
+// a user's own files with the same columns, and the choice of an experiment file among them.
+// README.md there explains the columns and the origin of the numbers.
 #pragma once
 
 #include <filesystem>
@@ -31,6 +31,11 @@ struct PublishedNumber {
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
+// All numbers of the project's folder, then those of the user's: every .csv whose name the
+// project's folder does not have, in order of name. `own` may be missing. Throws as ReadPublished.
+std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder,
+                                              const std::filesystem::path& own);
+
 // The [published] table of an experiment file: a paper, and its names for our methods.
 struct Published {
   std::string paper;                                        // as in the column `paper`
@@ -38,11 +43,12 @@ struct Published {
   std::vector<PublishedNumber> rows;                        // of the paper
 };
 
-// nullopt if the file has no [published]. Reads published-numbers.csv in `folder`. Throws
+// nullopt if the file has no [published]. Reads the numbers as ReadAllPublished. Throws
 // Error{kConfig} naming file, line, key, value and the nearest known name for an unknown paper or
 // method, Error{kData} for a damaged published-numbers.csv.
 std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
-                                       const std::filesystem::path& folder);
+                                       const std::filesystem::path& folder,
+                                       const std::filesystem::path& own = {});
 
 // The published numbers of a figure, from its `published` table at `at`. The figure shows `metric`
 // (empty: all metrics) for these workloads. Returns {"paper", "methods", "rows": [{column: text},

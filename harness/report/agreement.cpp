@@ -53,8 +53,8 @@ std::vector<PublishedPair> PairsOf(const json& figure, const PartResult& result,
              each.ours == cell.config.method && PublishedRows::Fits(each, cell.config);
     });
     if (!ours || row == rows.end()) continue;
-    pairs.push_back(
-        {i, &cell, *ours, *row->value, ours->value / *row->value - 1, row->unit, row->calibrated});
+    pairs.push_back({i, &cell, *ours, *row->value, ours->value / *row->value - 1, row->unit,
+                     row->calibrated || IsCalibrating(figure, i)});
   }
   return pairs;
 }

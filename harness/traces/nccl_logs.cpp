@@ -20,7 +20,7 @@
 #include "harness/files/log_text.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/statistics/statistics.hpp"
-#include "harness/traces/trace_reader.hpp"
+#include "harness/traces/reading/trace_text.hpp"
 
 namespace sparfuse::harness {
 

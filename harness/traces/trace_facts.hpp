@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/traces/trace_reader.hpp"
+#include "harness/traces/reading/trace_reader.hpp"
 
 namespace sparfuse::harness {
 
@@ -117,8 +117,11 @@ struct TraceFacts {
   std::optional<int> compiled_regions;
   std::vector<std::string> notes;
 
-  // Not written: the part of forward in which buffers are broadcast; median.
-  double buffers_us = 0;
+  // Not written: the part of forward in which buffers are broadcast, and a step's copies from
+  // buckets back into gradients; medians.
+  double buffers_us = 0, copies_back_us = 0;
+  // Not written: hook_us_a_tensor without the copy into a bucket, with its percentiles.
+  std::optional<double> bare_hook_us, bare_hook_tenth_us, bare_hook_ninetieth_us;
 
   // Not written, and only on request: of each used step, in launch order, without kernels of hooks.
   std::vector<std::vector<BackwardKernel>> kernels;

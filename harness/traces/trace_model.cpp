@@ -30,13 +30,6 @@ constexpr double kMostStretch = 1.05;       // a step without the profiler over 
 constexpr double kFewStepsSpread = 1.1;
 constexpr double kSynchronousCallUs = 1000;
 
-// Names the used steps, which are neighbours.
-std::string StepsText(const TraceFacts& facts) {
-  const auto& steps = facts.steps_used;
-  return steps.size() == 1 ? "step " + steps.front()
-                           : fmt::format("steps {} to {}", steps.front(), steps.back());
-}
-
 // "net-torch2.11" of net-torch2.11.json.gz: files of other versions have other tables.
 std::string NameOfFile(std::string file) {
   for (const std::string_view ending : {".gz", ".json"}) {
@@ -44,46 +37,6 @@ std::string NameOfFile(std::string file) {
   }
   return file;
 }
-
-}  // namespace
-
-std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node) {
-  const TraceFacts& first = ranks.front();
-  const TransferFacts transfers = TransfersOf(ranks);
-  std::map<double, double> least;  // us, by bytes
-  int of = 0;
-  for (const TracedTransfer& each : transfers.exchanges) {
-    if (each.bytes <= 0 || each.transfer_us.low <= 0 || each.group_ranks < 2) continue;
-    of = static_cast<int>(each.group_ranks);
-    // With one rank, the shortest time over its steps has the least waiting.
-    const double us = ranks.size() > 1 ? each.transfer_us.median : each.transfer_us.low;
-    const auto [there, is_new] = least.try_emplace(each.bytes, us);
-    if (!is_new) there->second = std::min(there->second, us);
-  }
-  if (least.empty()) return {};
-  if (of > ranks_per_node && (of % ranks_per_node != 0 || of != first.world)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("{}: a group of {} of {} ranks, and a node has {}: expected one "
-                               "within a node, or of all ranks of whole nodes",
-                               first.file, of, first.world, ranks_per_node));
-  }
-  LinkLog log;
-  log.file = first.file;
-  log.sha256 = first.sha256;
-  log.program = fmt::format("torch.profiler, {}", StepsText(first));
-  log.operation = LinkOperation::kAllReduce;
-  log.ranks = of;
-  log.nodes = std::max(1, of / ranks_per_node);
-  log.verified = true;
-  log.kind = kTraceKind;
-  for (const auto& [bytes, us] : least) log.samples.push_back({bytes, us * 1e-6});
-  // The times of a [[curve]] must not fall.
-  for (std::size_t i = log.samples.size() - 1; i-- > 0;)
-    log.samples[i].seconds = std::min(log.samples[i].seconds, log.samples[i + 1].seconds);
-  return {std::move(log)};
-}
-
-namespace {
 
 class ModelMaker {
  public:
@@ -97,6 +50,7 @@ class ModelMaker {
     Join();
     MakeTable();
     NoteBuffers();
+    NoteCompression();
     HostInputs();
     Compute();
     DeviceInputs();
@@ -137,6 +91,12 @@ class ModelMaker {
     made_.host_bound = facts_->bound == "host-bound";
     made_.batch = asked_.batch;
     made_.notes = facts_->notes;
+    if (const int passes = facts_->passes_a_step.back(); passes > 1) {
+      made_.notes.push_back(fmt::format(
+          "a step has {} passes of backward (gradient accumulation): forward contains all "
+          "before the last one, and --batch counts the samples of all",
+          passes));
+    }
     made_.source =
         fmt::format("{} sha256 {}, {}{}", facts_->file, facts_->sha256, StepsText(*facts_),
                     asked_.torch.empty() ? "" : ", torch " + asked_.torch);
@@ -254,6 +214,26 @@ class ModelMaker {
     }
   }
 
+  // What a communication hook leaves of the gradients: the share of elements, and bytes of each.
+  void NoteCompression() {
+    const TraceFacts& traced = made_.ranks.front();
+    double sent = 0, bytes = 0;
+    for (const TracedExchange& each : traced.exchanges) {
+      if (!each.elements || !each.bytes) return;
+      sent += static_cast<double>(*each.elements);
+      bytes += *each.bytes;
+    }
+    if (sent == 0) return;
+    const auto all = static_cast<double>(Elements());
+    constexpr double kAll = 0.99, kBytesOfFloat = 4;
+    compressed_ = sent < kAll * all || bytes < kAll * kBytesOfFloat * sent;
+    if (!compressed_) return;
+    made_.notes.push_back(fmt::format(
+        "its exchanges carry {:.0f} of {:.0f} elements, {:g} bytes each: a communication hook, or "
+        "gradients in half precision; the modelled dense step sends {:g} bytes of each element",
+        sent, all, bytes / sent, kBytesOfFloat));
+  }
+
   void MakeTable() {
     made_.name = asked_.name;
     if (made_.name.empty()) {
@@ -305,7 +285,7 @@ class ModelMaker {
   }
 
   // The rest of a step after forward, backward and the model's own update time.
-  double RestUs() const {
+  double RestUs() {
     if (!facts_->rest_us || !facts_->period_us) return 0;
     const double idle = facts_->idle.period_us.value_or(0) - facts_->idle.forward_us -
                         facts_->idle.backward_us - facts_->idle.update_us;
@@ -313,15 +293,20 @@ class ModelMaker {
         Corrected(*facts_->rest_us, std::clamp(idle, 0.0, std::max(0.0, *facts_->rest_us)));
     // On a CPU hooks run within the backward pass, whose time excludes them.
     if (OnCpu() && facts_->hooks_us) rest -= Host(facts_->hooks_us->median);
-    // Copies that exchange_host_ns_an_element contains are no rest of the step.
-    const bool staged = std::ranges::any_of(
-        made_.inputs, [](const DeclaredInput& input) { return input.name == kStaging; });
-    if (staged && facts_ == &made_.ranks.front()) {
-      for (const TracedExchange& each : facts_->exchanges)
-        rest -= Host(Median(each.copies_us_by_step));
+    // On a CPU the model's methods copy sums back into gradients themselves, or
+    // exchange_host_ns_an_element contains these copies.
+    if (OnCpu() && facts_ == &made_.ranks.front()) rest -= Host(facts_->copies_back_us);
+    const double update = Corrected(facts_->update_us.median, facts_->idle.update_us);
+    const double own = 1e6 * UpdateSeconds(cluster_, Elements());
+    rest += update;
+    if (own > std::max(rest, update)) {
+      made_.notes.push_back(
+          fmt::format("the model's own update takes {:.3f} ms by memory_gbytes_per_s, and the step "
+                      "leaves {:.3f} ms "
+                      "for it: the modelled step is too long by the difference",
+                      own / 1e3, std::max(0.0, rest) / 1e3));
     }
-    rest += Corrected(facts_->update_us.median, facts_->idle.update_us);
-    rest -= 1e6 * UpdateSeconds(cluster_, Elements());
+    rest -= own;
     rest -= UpdateHostUs() * static_cast<double>(facts_->tensors.size());
     return std::max(0.0, rest);
   }
@@ -390,8 +375,12 @@ class ModelMaker {
     }
     if (exchanged.host.hook_us_a_tensor) {
       const double hook = Host(exchanged.host.hook_us_a_tensor->median);
-      // A host that is ahead of its device runs hooks while the device computes.
-      if (exchanged.device == "cpu" || exchanged.bound == "host-bound") {
+      // A host that is ahead of its device runs hooks while the device computes. On a CPU a hook
+      // copies the gradient itself, as the model's methods with buffers do.
+      if (exchanged.device == "cpu") {
+        Add("hook_host_us_a_tensor", Host(*exchanged.bare_hook_us),
+            Host(*exchanged.bare_hook_tenth_us), Host(*exchanged.bare_hook_ninetieth_us), true);
+      } else if (exchanged.bound == "host-bound") {
         Add("hook_host_us_a_tensor", hook, Host(*exchanged.hook_tenth_us),
             Host(*exchanged.hook_ninetieth_us), true);
       } else {
@@ -555,7 +544,7 @@ class ModelMaker {
   void Reference() {
     if (asked_.reference.empty()) return;
     static const Catalog catalog = BuiltInCatalog();
-    NeedEntry(catalog.methods, "method", asked_.reference);
+    const Method& method = NeedEntry(catalog.methods, "method", asked_.reference);
     const TraceFacts& of = made_.ranks.front();
     const auto fail = [&](const std::string& what) {
       SPARFUSE_THROW(kConfig, fmt::format("{}: --reference: {}", of.file, what));
@@ -572,6 +561,12 @@ class ModelMaker {
       fail(
           "its steps are not neighbours, so that no period is known: expected two neighbouring "
           "steps");
+    if (compressed_ && (method.strategy == "dense-units" || method.strategy == "horovod-cycle")) {
+      fail(
+          fmt::format("its exchanges carry less than float32 gradients, and {} sends these: "
+                      "expected the method that was traced",
+                      asked_.reference));
+    }
     TracedReference made{asked_.reference, of.world,
                          asked_.step_ms.value_or(of.period_us->median / 1e3), 0, kLeastSpread};
     made.spread = std::max({made.spread, of.period_us->high / of.period_us->median,
@@ -586,7 +581,8 @@ class ModelMaker {
   const TraceFacts* facts_ = nullptr;  // of the rank whose compute times are used
   const workloads::WorkloadDescriptor* known_ = nullptr;
   JoinedTensors joined_;
-  double scale_ = 1;  // factor on host times
+  bool compressed_ = false;  // its exchanges carry less than float32 gradients
+  double scale_ = 1;         // factor on host times
   TracedModel made_;
 };
 
@@ -594,19 +590,6 @@ class ModelMaker {
 
 TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked) {
   return ModelMaker(cluster, asked).Make();
-}
-
-ordered_json TraceRecord(const TracedModel& model) {
-  ordered_json made;
-  made["schema"] = kTraceSchema;
-  made["table"] = model.name;
-  made["batch"] = model.batch;
-  made["corrections"] = model.corrections;
-  made["notes"] = model.notes;
-  made["ranks"] = ordered_json::array();
-  for (const TraceFacts& each : model.ranks) made["ranks"].push_back(ordered_json(ToJson(each)));
-  made["transfers"] = model.transfers ? ordered_json(ToJson(*model.transfers)) : ordered_json();
-  return made;
 }
 
 }  // namespace sparfuse::harness

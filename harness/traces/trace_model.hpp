@@ -78,6 +78,9 @@ JoinedTensors JoinTensors(const TraceFacts& facts, std::span<const workloads::La
 // JoinTensors; for a step_ms that does not fit this step; for steps that differ too much.
 TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked);
 
+// "steps ProfilerStep#5 to ProfilerStep#6": the used steps, which are neighbours.
+std::string StepsText(const TraceFacts& facts);
+
 // The exchanges of the group as a log of links on a cluster with `ranks_per_node`; none if no
 // exchange is useful. Throws Error{kConfig} for a group with part of one node and other nodes.
 std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node);

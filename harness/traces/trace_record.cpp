@@ -1,6 +1,7 @@
-// The keys of facts as JSON.
+// The keys of facts as JSON, and the record of an import.
 #include "harness/records/record.hpp"
 #include "harness/traces/trace_facts.hpp"
+#include "harness/traces/trace_model.hpp"
 
 namespace sparfuse::harness {
 
@@ -152,5 +153,20 @@ const std::vector<RecordKey<TransferFacts>>& KeysOf<TransferFacts>() {
 }
 
 nlohmann::json ToJson(const TransferFacts& transfers) { return WriteRecord(transfers); }
+
+nlohmann::ordered_json TraceRecord(const TracedModel& model) {
+  nlohmann::ordered_json made;
+  made["schema"] = kTraceSchema;
+  made["table"] = model.name;
+  made["batch"] = model.batch;
+  made["corrections"] = model.corrections;
+  made["notes"] = model.notes;
+  made["ranks"] = nlohmann::ordered_json::array();
+  for (const TraceFacts& each : model.ranks)
+    made["ranks"].push_back(nlohmann::ordered_json(ToJson(each)));
+  made["transfers"] =
+      model.transfers ? nlohmann::ordered_json(ToJson(*model.transfers)) : nlohmann::ordered_json();
+  return made;
+}
 
 }  // namespace sparfuse::harness

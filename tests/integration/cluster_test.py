@@ -239,6 +239,55 @@ method = ["dense", "wfbp"]
         self.assertIn("0.900 ms measured", said)
         self.assertIn("declared, measured: trace", self.call("cluster", "list"))
 
+    def test_traced_steps_of_a_run_are_written_for_tools_of_torch_profiler(self):
+        self.make()
+        self.on_profile("mine")
+        said = self.call("run", self.experiment, "--trace-format", "kineto")
+        self.assertIn("2 traced steps written", said)
+        for method in ("dense", "wfbp"):
+            folder, = self.results.glob(f"trials/mine/main/{method}-*/kineto")
+            self.assertEqual(len(list(folder.iterdir())), 4)  # the ranks whose spans a model keeps
+        dense, = self.results.glob("trials/mine/main/dense-*/kineto/trace-rank3.json")
+        facts = json.loads(self.call("trace", dense, "--json"))
+        self.assertEqual((facts["rank"], facts["world"], len(facts["tensors"])), (3, 8, 43))
+        self.assertIn("0 traced steps written", self.call("run", self.experiment, "--trace-format", "kineto"))
+        self.assertIn("{chrome,kineto}", self.call("run", self.experiment, "--trace-format", "x", code=2))
+
+    def test_ones_own_published_numbers_calibrate_and_are_compared(self):
+        """A step that calibrates is no prediction, though the reference does not name the number."""
+        file = self.make()
+        published = self.results / "published"
+        published.mkdir()
+        (published / "mine.csv").write_text(
+            "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,value,"
+            "unit,source,confidence\n" + "".join(
+                f"Ours (27),T1,w,BERT,d,{workers},IB,DDP,none,1.0,throughput,{rate},tokens/s,me,read\n"
+                for workers, rate in ((8, 250000), (16, 450000), (128, 3000000))))
+        with file.open("a") as out:
+            out.write(STEP.format(140).replace('"dense"', '"ddp"'))
+        self.change(file, 'stack          = "pytorch-nccl"',
+                    'stack          = "pytorch-nccl"\ncalibrate = ["exchange_host_us"]')
+        self.experiment.write_text("""id = "mine"
+[published]
+paper = "Ours (27)"
+methods = { ddp = "DDP" }
+[defaults]
+mode = "modelled"
+cluster = "mine"
+workload = "bert-large-squad"
+batch_per_worker = 4
+method = "ddp"
+[[axis]]
+workers = [8, 16, 128]
+[[figure]]
+kind = "agreement"
+published = { artifacts = { bert-large-squad = "T1" } }
+""")
+        self.call("run", self.experiment)
+        said = self.call("skill", self.experiment)
+        self.assertRegex(said, r"\| predicted: the model +\| 2 ")
+        self.assertRegex(said, r"\| calibrated with: the model +\| 1 ")
+
     def test_mistakes_say_what_was_expected_and_write_nothing(self):
         new = ("cluster", "new")
         for arguments, said in (

@@ -71,11 +71,17 @@ void AddRun(CommandLine& line) {
   AddKeepDisturbed(verb, line, kKeepInRuns);
   AddRetryDisturbed(verb, request->retry_disturbed);
   AddLaunch(verb, request->launch);
+  verb->add_option_function<std::string>(
+          "--trace-format",
+          [request](const std::string& format) { request->kineto = format == "kineto"; },
+          "of each trial's traced step: chrome (default) is trace.json; kineto also writes files "
+          "for tools of torch.profiler, as `sparfuse trace TRIAL --kineto FOLDER` does")
+      ->check(CLI::IsMember({"chrome", "kineto"}));
   verb->add_option("--block", request->block, "run the trials of this block alone")
       ->check(CLI::Range(0, 1'000'000));
   AddSubmit(verb, request->submit,
             "submit blocks that are not finished, queued or running to Slurm, as a job array");
-  for (const char* other : {"--fresh", "--retry-disturbed", "--block"})
+  for (const char* other : {"--fresh", "--retry-disturbed", "--block", "--trace-format"})
     verb->get_option("--submit")->excludes(verb->get_option(other));
 }
 

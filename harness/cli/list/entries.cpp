@@ -280,6 +280,12 @@ std::string KindOfDeclared(const ProfileFolders& profiles, const TomlFile& file)
   }
 }
 
+// A whole number at the top of a file, or null; stacks have no nodes.
+json Whole(const TomlFile& file, const std::string& key) {
+  const json* found = file.Find("/" + key);
+  return found != nullptr && found->is_number_integer() ? *found : json();
+}
+
 // Describes a file of results/profiles: a declared cluster, a preset or a stack.
 json DeclaredJson(const ProfileFolders& profiles, const fs::path& path, const std::string& name) {
   const TomlFile file = TomlFile::Read(path);
@@ -288,6 +294,8 @@ json DeclaredJson(const ProfileFolders& profiles, const fs::path& path, const st
           {"kind", KindOfDeclared(profiles, file)},
           {"source", file.String("", "source", "")},
           {"hardware", file.String("", "hardware", "")},
+          {"nodes", Whole(file, "nodes")},
+          {"ranks_per_node", Whole(file, "ranks_per_node")},
           {"file", path.string()}};
 }
 

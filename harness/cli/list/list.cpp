@@ -74,7 +74,9 @@ std::string DetailLine(const std::string& what, const json& entry) {
   if (what == "quantizers") return QuantizerLine(entry);
   if (what == "collectives") return CollectiveLine(entry);
   if (what == "experiments") return ExperimentLine(entry);
-  if (what == "presets") return Text(entry, "hardware");
+  if (what == "presets") {
+    return fmt::format("{} a node: {}", entry["ranks_per_node"].dump(), Text(entry, "hardware"));
+  }
   if (what == "parts") return "named by " + Text(entry, "source");
   return "";
 }

@@ -130,11 +130,8 @@ fs::path FolderOfTrial(Program& program, const std::string& trial) {
                  fmt::format("no trial \"{}\": expected the folder of one, or its id", trial));
 }
 
-// Writes a trial's traced step in the form of torch.profiler, one file for each rank.
-int WriteKineto(Program& program, const std::string& trial, const fs::path& out) {
-  const fs::path folder = FolderOfTrial(program, trial);
-  const json stored = ReadJsonFile(folder / "trial.json");
-  KinetoStep step;
+// The spans of a trial's traced step by rank; none if the trial kept none.
+std::map<int, std::vector<Span>> SpansOfTrial(const fs::path& folder) {
   std::map<int, std::vector<Span>> spans;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -144,11 +141,17 @@ int WriteKineto(Program& program, const std::string& trial, const fs::path& out)
   }
   std::ranges::sort(files);
   for (const fs::path& file : files) spans.merge(SpansOfTrace(ReadFile(file), file.string()));
-  if (spans.empty()) {
-    SPARFUSE_THROW(kConfig, fmt::format("{} has no trace.json: expected a trial of steps that kept "
-                                        "its spans",
-                                        folder.string()));
-  }
+  return spans;
+}
+
+}  // namespace
+
+std::vector<fs::path> WriteKineto(const fs::path& folder, const fs::path& out) {
+  auto spans = SpansOfTrial(folder);
+  if (spans.empty()) return {};
+  const json stored = ReadJsonFile(folder / "trial.json");
+  KinetoStep step;
+  std::vector<fs::path> written;
   const json& config = stored.at("config");
   step.world = config.at("workers");
   step.modelled = config.at("mode") == "modelled";
@@ -162,15 +165,23 @@ int WriteKineto(Program& program, const std::string& trial, const fs::path& out)
     step.spans = std::move(of_rank);
     const fs::path file = out / fmt::format("trace-rank{}.json", rank);
     WriteFileDurably(file, KinetoTrace(step));
-    fmt::print("wrote {}\n", file.string());
+    written.push_back(file);
   }
-  return kDone;
+  return written;
 }
 
-}  // namespace
-
 int TraceVerb(Program& program, const TraceRequest& request) {
-  if (!request.kineto.empty()) return WriteKineto(program, request.files.front(), request.kineto);
+  if (!request.kineto.empty()) {
+    const fs::path folder = FolderOfTrial(program, request.files.front());
+    const std::vector<fs::path> written = WriteKineto(folder, request.kineto);
+    if (written.empty()) {
+      SPARFUSE_THROW(kConfig, fmt::format("{} has no trace.json: expected a trial of steps that "
+                                          "kept its spans",
+                                          folder.string()));
+    }
+    for (const fs::path& file : written) fmt::print("wrote {}\n", file.string());
+    return kDone;
+  }
   const std::vector<TraceFacts> ranks = ReadTraceFacts(request.files, request.options);
   std::optional<TransferFacts> transfers;
   if (ranks.size() > 1) transfers = TransfersOf(ranks);

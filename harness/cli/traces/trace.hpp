@@ -5,11 +5,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/traces/trace_model.hpp"
 
 namespace sparfuse::harness {
+
+// Writes the traced step of a trial's folder in the form of torch.profiler, one file for each rank,
+// into `out`, and returns their paths; none if the trial kept no spans.
+std::vector<std::filesystem::path> WriteKineto(const std::filesystem::path& folder,
+                                               const std::filesystem::path& out);
 
 // The modelled dense step next to the traced one, the facts that came from the trace, and the
 // missing ones.

@@ -53,9 +53,13 @@ std::vector<double> ClusterFile::Numbers(const std::string& at, const char* key,
 }
 
 std::string ClusterFile::Kind(const std::string& at) const {
-  const std::string kind = toml_.RequiredString(at, "kind");
   std::vector<std::string> names;
   for (const InputKind& each : InputKinds()) names.emplace_back(each.name);
+  if (!Has(at + "/kind")) {
+    toml_.Fail(
+        at, fmt::format("the key \"kind\" is missing: expected one of {}", fmt::join(names, ", ")));
+  }
+  const std::string kind = toml_.RequiredString(at, "kind");
   if (std::ranges::find(names, kind) == names.end()) {
     toml_.FailValue(at + "/kind", fmt::format("one of {}: a published result is no input, except "
                                               "for the steps that [[reference]] names",

@@ -383,7 +383,7 @@ class ClusterParser {
                                   "and channels{}",
                                   own ? "" : ", which stack \"" + cluster_.stack + "\" needs"));
     }
-    if (!nccl && own) {
+    if (!nccl && !stack_) {
       file_->Fail("/nccl",
                   "expected it with all_reduce = \"nccl-2.8\" or \"nccl-2.20\", or with "
                   "a stack");
@@ -474,8 +474,11 @@ class ClusterParser {
       if (std::ranges::count(*wanted, name) > 1)
         file_->Fail(at, fmt::format("{} comes twice: expected each input once", Shown(name)));
       if (name.is_string() && std::ranges::count(known, name.get<std::string>()) > 0) continue;
-      file_->Fail(at, fmt::format("{} is not an input of this file: expected some of {}",
-                                  Shown(name), fmt::join(known, ", ")));
+      file_->Fail(
+          at,
+          fmt::format("{} is not an input of this file: expected an input with a line in [input], "
+                      "where the search begins: some of {}",
+                      Shown(name), fmt::join(known, ", ")));
     }
     return wanted->get<std::vector<std::string>>();
   }

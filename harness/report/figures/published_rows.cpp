@@ -277,4 +277,9 @@ void DescribePublished(json& figure, const PublishedRows& published,
   }
 }
 
+bool IsCalibrating(const json& figure, std::size_t cell) {
+  const auto found = figure.find("calibrating");
+  return found != figure.end() && std::ranges::find(*found, json(cell)) != found->end();
+}
+
 }  // namespace sparfuse::harness

@@ -103,4 +103,7 @@ std::string SettingsThatDiffer(const std::vector<const PublishedRow*>& elsewhere
 void DescribePublished(nlohmann::json& figure, const PublishedRows& published,
                        const std::vector<const PublishedRow*>& elsewhere);
 
+// Whether the cell's own step calibrated its cluster, as the experiment's reader found.
+bool IsCalibrating(const nlohmann::json& figure, std::size_t cell);
+
 }  // namespace sparfuse::harness

@@ -130,7 +130,8 @@ Predictions RatioPredictions(const json& figure, const PartResult& result,
       one.theirs = theirs;
       one.by = {{kModel, bar.value->value}};
       const CellResult& cell = result.cells[*bar.cell];
-      const auto base = FormulaSeconds(result.cells[*result.CounterpartOf(*bar.cell, over)]);
+      const std::size_t counterpart = *result.CounterpartOf(*bar.cell, over);
+      const auto base = FormulaSeconds(result.cells[counterpart]);
       for (const auto& [formula, seconds] : FormulaSeconds(cell)) {
         const auto same =
             std::ranges::find(base, formula, [](const auto& each) { return each.first; });
@@ -147,6 +148,8 @@ Predictions RatioPredictions(const json& figure, const PartResult& result,
             return other.calibrated && !other.stated && other.ours == over &&
                    other.artifact == row->artifact && other.Place(x) == row->Place(x);
           });
+      one.calibrated = one.calibrated ||
+                       (IsCalibrating(figure, *bar.cell) && IsCalibrating(figure, counterpart));
       one.strata = StrataOf(*cell.cell);
     }
   }

@@ -2,6 +2,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,6 +85,10 @@ TEST(DeclaredCluster, APublishedResultIsNoInput) {
   ExpectError(FailureKind::kConfig, {"published figure", "data sheet"}, [&] {
     Parse(LocalWith("value = 12, kind = \"declared\"", "value = 12, kind = \"published figure\""));
   });
+  ExpectError(
+      FailureKind::kConfig,
+      {"the key \"kind\" is missing: expected one of measured, ", "published text, data sheet"},
+      [&] { Parse(LocalWith("value = 12, kind = \"declared\"", "value = 12")); });
 }
 
 TEST(DeclaredCluster, MistakesNameFileLineKeyAndWhatWasExpected) {
@@ -832,6 +837,13 @@ TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
   const std::string neither = error(AloneWithout("exchange_host_us"));
   EXPECT_SAYS(neither, "exchange_host_us is missing");
   EXPECT_SAYS(neither, "or a stack that states it");
+  // [nccl] describes the machine: it may stay if the file chooses another all-reduce than its
+  // stack.
+  const std::string rest = AloneWithout("exchange_host_us") + nccl;
+  const DeclaredCluster tree = Parse("stack = \"pytorch-nccl\"\nall_reduce = \"tree\"\n" + rest);
+  EXPECT_EQ(tree.all_reduce, AllReduceBy::kTree);
+  EXPECT_EQ(tree.against_stack.size(), 1u);
+  EXPECT_SAYS(error("all_reduce = \"tree\"\n" + std::string(kAlone) + nccl), "or with a stack");
 }
 
 // A stack's file is checked completely, whether or not a cluster needs each of its numbers.
@@ -891,6 +903,23 @@ TEST(ClusterPresets, RanksOfANodeHaveTheirShareOfItsCards) {
   ExpectError(FailureKind::kConfig, {"did you mean \"h100-nvlink-ib\"?"}, [&] {
     ClusterFromPreset(kProfiles, {"mine", "h100-nvlink", 4, 8});
   });
+}
+
+// The words of a new cluster have its own numbers, and none of the preset's.
+TEST(ClusterPresets, HardwareHasTheNumbersOfTheNewCluster) {
+  const auto hardware = [&](const char* preset, int nodes, int ranks) {
+    const DeclaredCluster made =
+        Parse(ClusterFromPreset(kProfiles, {"mine", preset, nodes, ranks}));
+    EXPECT_EQ(made.title.find("odes of"), std::string::npos) << made.title;
+    return made.hardware;
+  };
+  EXPECT_EQ(hardware("rtx2080ti-10gbe", 0, 1),
+            "2 nodes of 1 NVIDIA RTX 2080 Ti 11 GB (PCIe 3.0, no peer access), two Intel Xeon, "
+            "10 Gbit/s Ethernet; 1 network card a node");
+  EXPECT_EQ(hardware("rtx2080ti-10gbe", 1, 0).substr(0, 12), "1 node of 4 ");
+  EXPECT_SAYS(hardware("h100-nvlink-ib", 16, 2), "16 nodes of 2 NVIDIA H100");
+  EXPECT_SAYS(hardware("h100-nvlink-ib", 16, 2), "; 2 network cards a node");
+  EXPECT_SAYS(hardware("h100-nvlink-ib", 16, 0), "; 8 network cards a node");
 }
 
 TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
@@ -1166,7 +1195,7 @@ TEST(DeclaredCluster, AClaimOfOneStepThatCalibratesOverAnotherIsRefused) {
            "\" }\nover = { method = \"" + over + "\" }\nexpect = \"more\"\n";
   };
   ExpectError(FailureKind::kConfig,
-              {"compares cupcake with wfbp on 8 workers", "calibrated with both"},
+              {"compares cupcake on 8 workers with wfbp on 8", "calibrated with both"},
               [&] { Load(claim("cupcake", "wfbp")); });
   EXPECT_EQ(Load(claim("safusion", "wfbp")).parts.front().claims.size(), 1u);
 }
@@ -1340,6 +1369,41 @@ TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
   const std::string row = "/WFBP-A2A/ResNet-50/32/100GbE with TCP/IP";
   const std::string text = Replaced(TextOf(file), row, "/WFBP-A2A/ResNet-50/16/100GbE with TCP/IP");
   EXPECT_SAYS(ErrorOf([&] { read(text); }), row);
+}
+
+// Steps that calibrated their cluster are no predictions, however their references state them; nor
+// is the step of one worker that the cluster's file states. A step that selects is a prediction.
+TEST(DeclaredCluster, AFigureKnowsTheCellsThatCalibrated) {
+  const auto calibrating = [](int workers) {
+    const Experiment experiment = Load(Bars() + fmt::format(R"toml(
+id = "e"
+[published]
+paper = "SAFusion (HPDC 25)"
+methods = {{ wfbp = "WFBP" }}
+[defaults]
+mode = "modelled"
+cluster = "safusion-local"
+workload = "resnet152-imagenet"
+batch_per_worker = 16
+workers = {}
+sparsifier = "dgc"
+density = 0.01
+[[axis]]
+method = ["dense", "wfbp", "safusion"]
+[[figure]]
+kind = "agreement"
+published = {{ artifacts = {{ resnet152-imagenet = "Fig14a" }} }}
+)toml",
+                                                            workers));
+    const Part& part = experiment.parts.front();
+    std::vector<std::string> methods;
+    for (const json& cell : part.figures.front().value("calibrating", json::array()))
+      methods.push_back(part.cells[cell.get<std::size_t>()].config.method);
+    return methods;
+  };
+  EXPECT_EQ(calibrating(8), std::vector<std::string>{"wfbp"});
+  EXPECT_EQ(calibrating(4), std::vector<std::string>());
+  EXPECT_EQ(calibrating(1), std::vector<std::string>{"dense"});
 }
 
 }  // namespace

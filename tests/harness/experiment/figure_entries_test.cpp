@@ -29,13 +29,14 @@ class FigureEntries : public ::testing::Test {
  protected:
   FigureEntries() { std::ofstream(folder_.path() / "published-numbers.csv") << kNumbers; }
 
-  Experiment Parse(const std::string& published, const std::string& figure) const {
+  Experiment Parse(const std::string& published, const std::string& figure,
+                   const ProfileFolders& profiles = "/nonexistent") const {
     const std::string text = "id = \"e\"\n" + published +
                              "[defaults]\nmode = \"measured\"\nworkers = 2\n"
                              "[[axis]]\nworkload = [\"digits-resnet\", \"text-gpt\"]\n"
                              "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n[[figure]]\n" +
                              figure;
-    return ParseExperiment(TomlFile::Parse(text, "file.toml"), SmallCatalog(), "/nonexistent",
+    return ParseExperiment(TomlFile::Parse(text, "file.toml"), SmallCatalog(), profiles,
                            folder_.path());
   }
   std::string ErrorOf(const std::string& published, const std::string& figure) const {
@@ -55,6 +56,39 @@ constexpr const char* kBars = "kind = \"grouped_bars\"\n";
 
 void ExpectSays(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+// The user's numbers lie in published/ beside his profiles, under any name that the project's
+// folder does not have. A file there with other columns is refused.
+TEST_F(FigureEntries, NumbersOfOnesOwnAreReadBesideOnesProfiles) {
+  const TemporaryFolder own;
+  const std::filesystem::path published = own.path() / "published";
+  std::filesystem::create_directories(published);
+  const std::string head = std::string(kNumbers).substr(0, std::string(kNumbers).find('\n') + 1);
+  std::ofstream(published / "mine.csv")
+      << head << "Mine (27),t,w,VGG,d,8,fast,WFBP,none,1.0,throughput,7,images/s,me,read\n";
+  std::ofstream(published / "published-numbers.csv")
+      << head << "Shadow,t,w,VGG,d,8,fast,WFBP,none,1.0,throughput,7,images/s,me,read\n";
+  const ProfileFolders profiles{own.path() / "profiles", "/nonexistent/profiles"};
+  const std::string methods = "methods = { wfbp = \"WFBP\" }\n";
+  const std::string figure =
+      std::string(kBars) + "published = { artifacts = { digits-resnet = \"t\" } }\n";
+  const Experiment made = Parse("[published]\npaper = \"Mine (27)\"\n" + methods, figure, profiles);
+  const json& rows = made.parts[0].figures[0]["published"]["rows"];
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["value"], "7");
+  const auto error = [&](const std::string& paper) {
+    try {
+      Parse("[published]\npaper = \"" + paper + "\"\n" + methods, figure, profiles);
+    } catch (const Error& refused) {
+      return std::string(refused.what());
+    }
+    return std::string("no error");
+  };
+  ExpectSays(error("Shadow"), "has no number with paper \"Shadow\"");
+  std::ofstream(published / "other.csv") << "a,b\n1,2\n";
+  ExpectSays(error("Mine (27)"), "other.csv");
+  ExpectSays(error("Mine (27)"), "columns a,b: expected paper,artifact,");
 }
 
 // Two networks of one artifact, and a method that is a file beside the experiment.

@@ -2,11 +2,13 @@
 // hold for any order and packing of a file.
 #include "harness/traces/trace_facts.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include "core/base/error.hpp"
@@ -199,6 +201,80 @@ TEST_F(EditedTrace, HasTheSameFactsInAnyOrderOfItsEvents) {
       EXPECT_EQ(Facts(trace.dump()), expected);
     }
   }
+}
+
+// gloo sums and scatters by an all-reduce, so that only the call on the host shows FSDP. A CPU's
+// trace gets the call within backward.
+TEST_F(EditedTrace, IsRefusedIfItsCallsShowAShardedModel) {
+  json trace = Hand("hand-cpu.json");
+  json call;
+  for (const json& event : trace["traceEvents"]) {
+    if (event.value("name", "") == "torch::autograd::AccumulateGrad") call = event;
+  }
+  call["name"] = "c10d::_reduce_scatter_base_";
+  call["dur"] = 0;
+  trace["traceEvents"].push_back(call);
+  EXPECT_SAYS(Error(trace.dump()), "_reduce_scatter_base_ within backward: the model is sharded");
+}
+
+// An optimizer that wraps another is one optimizer, and its time counts once.
+TEST_F(EditedTrace, CountsAnOptimizerWithinAnotherOnce) {
+  json trace = Hand("hand-cpu.json");
+  const json expected = Facts(trace.dump());
+  json inner = json::array();
+  for (const json& event : trace["traceEvents"]) {
+    if (!event.value("name", "").starts_with("Optimizer.step#")) continue;
+    inner.push_back(event);
+    inner.back()["name"] = "Optimizer.step#Adam.step";
+    inner.back()["dur"] = 1;
+  }
+  ASSERT_FALSE(inner.empty());
+  for (const json& each : inner) trace["traceEvents"].push_back(each);
+  EXPECT_EQ(Facts(trace.dump()), expected);
+}
+
+// DDP sums a map of the parameters that were used, as integers: no gradient's exchange.
+TEST_F(EditedTrace, TakesNoSumOfIntegersForAnExchangeOfGradients) {
+  json trace = Hand();
+  const json whole = Facts(trace.dump());
+  ASSERT_EQ(whole["exchanges"].size(), 2u);
+  for (json& event : trace["traceEvents"]) {
+    if (!event.contains("args") || event["args"].value("In msg nelems", 0) != 216) continue;
+    event["args"]["dtype"] = "Int";
+  }
+  const json facts = Facts(trace.dump());
+  ASSERT_EQ(facts["exchanges"].size(), 1u);
+  EXPECT_EQ(facts["exchanges"][0], whole["exchanges"][0]);
+  EXPECT_SAYS(facts["notes"].dump(), "1 all-reduce of a step is of integers");
+}
+
+TEST_F(EditedTrace, IsRefusedWithRanksAndSizesThatNothingHas) {
+  const auto with = [](const std::function<void(json&)>& edit) {
+    json trace = Hand();
+    edit(trace);
+    return trace.dump();
+  };
+  for (const auto& [rank, world] : {std::pair{-1, 2}, {0, 0}, {2, 2}, {0, -1}}) {
+    const std::string text = with([&](json& trace) {
+      trace["distributedInfo"]["rank"] = rank;
+      trace["distributedInfo"]["world_size"] = world;
+    });
+    EXPECT_SAYS(Error(text), fmt::format("rank = {} and world_size = {}", rank, world));
+  }
+  const auto sized = [&](const char* key, const json& value) {
+    return with([&](json& trace) {
+      for (json& event : trace["traceEvents"]) {
+        const bool has = event.value("name", "") == "torch::autograd::AccumulateGrad" ||
+                         event.value("name", "") == "record_param_comms";
+        if (has) event["args"][key] = value;
+      }
+    });
+  };
+  EXPECT_SAYS(Error(sized("Input Dims", json::parse("[[-3, 4]]"))), "Input Dims [-3, 4]: expected");
+  EXPECT_SAYS(Error(sized("Input Dims", json::parse("[[4611686018427387904, 4]]"))),
+              "at most 2^48");
+  EXPECT_SAYS(Error(sized("In msg nelems", 1ll << 60)), "In msg nelems = 1.15292e+18: expected");
+  EXPECT_SAYS(Error(sized("bytes", 1e300)), "bytes = 1e+300: expected");
 }
 
 TEST_F(EditedTrace, HasTheSameFactsPackedInMembersAndWithEscapes) {

@@ -1,150 +1,34 @@
-#include "harness/traces/trace_reader.hpp"
+#include "harness/traces/reading/trace_reader.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
-#include <unistd.h>
-#include <zlib.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstddef>
-#include <iterator>
+#include <charconv>
+#include <cstdlib>
 #include <limits>
 #include <map>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "harness/files/durable_file.hpp"
+#include "harness/traces/reading/json_scanner.hpp"
+#include "harness/traces/reading/trace_text.hpp"
 
 namespace sparfuse::harness {
 
 namespace {
 
-using nlohmann::json;
-
-constexpr const char* kCutOff = "was the profiler killed while writing?";
-
-// The text of a file, read piece by piece, and unpacked if it is packed.
-class TraceText {
- public:
-  explicit TraceText(const std::filesystem::path& path)
-      : path_(path), file_(path, O_RDONLY), digest_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    EVP_DigestInit_ex(digest_.get(), EVP_sha256(), nullptr);
-    ReadMore();
-    packed_ = got_ >= 2 && raw_[0] == 0x1f && raw_[1] == 0x8b;
-    if (packed_ && inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK)
-      SPARFUSE_THROW(kInternal, "cannot begin to unpack");
-    Fill();
-  }
-  ~TraceText() {
-    if (packed_) inflateEnd(&stream_);
-  }
-  TraceText(const TraceText&) = delete;
-  TraceText& operator=(const TraceText&) = delete;
-
-  bool AtEnd() { return at_ == end_ && !Fill(); }
-  char Now() const { return *at_; }
-  void Next() { ++at_; }
-
-  // Precondition: the text was read to its end.
-  std::string Sha256() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
-    unsigned size = 0;
-    EVP_DigestFinal_ex(digest_.get(), bytes.data(), &size);
-    std::string hex;
-    for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", bytes[i]);
-    return hex;
-  }
-
- private:
-  static constexpr std::size_t kPiece = std::size_t{1} << 18;
-
-  bool ReadMore() {
-    ssize_t got = 0;
-    do got = ::read(file_.number(), raw_.data(), raw_.size());
-    while (got < 0 && errno == EINTR);
-    if (got < 0) FailAt("read", path_, errno);
-    got_ = static_cast<std::size_t>(got);
-    EVP_DigestUpdate(digest_.get(), raw_.data(), got_);
-    stream_.next_in = raw_.data();
-    stream_.avail_in = static_cast<uInt>(got_);
-    return got_ > 0;
-  }
-
-  // False at the end of the text.
-  bool Fill() {
-    done_ += static_cast<std::size_t>(end_ - begin_);
-    begin_ = at_ = end_ = nullptr;
-    if (!packed_) {
-      if (got_ == 0 || (taken_ && !ReadMore())) return false;
-      taken_ = true;
-      return Give(reinterpret_cast<const char*>(raw_.data()), got_);
-    }
-    while (true) {
-      if (stream_.avail_in == 0 && !ReadMore()) {
-        if (in_member_) FailUnpacking("the packed file ends");
-        return false;
-      }
-      if (!in_member_ && std::exchange(began_, true)) inflateReset(&stream_);
-      in_member_ = true;
-      stream_.next_out = unpacked_.data();
-      stream_.avail_out = static_cast<uInt>(unpacked_.size());
-      const int status = inflate(&stream_, Z_NO_FLUSH);
-      if (status == Z_STREAM_END)
-        in_member_ = false;
-      else if (status != Z_OK && status != Z_BUF_ERROR)
-        FailUnpacking("the packed file is broken");
-      const std::size_t made = unpacked_.size() - stream_.avail_out;
-      if (made > 0) return Give(reinterpret_cast<const char*>(unpacked_.data()), made);
-    }
-  }
-
-  bool Give(const char* from, std::size_t size) {
-    begin_ = at_ = from;
-    end_ = from + size;
-    return true;
-  }
-
-  [[noreturn]] void FailUnpacking(const char* what) const {
-    SPARFUSE_THROW(kConfig, fmt::format("{}: {} at byte {} of its text: expected a whole file: {}",
-                                        path_.string(), what, done_, kCutOff));
-  }
-
-  std::filesystem::path path_;
-  Descriptor file_;
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> digest_;
-  std::vector<unsigned char> raw_ = std::vector<unsigned char>(kPiece);
-  std::vector<unsigned char> unpacked_ = std::vector<unsigned char>(2 * kPiece);
-  z_stream stream_{};
-  std::size_t got_ = 0, done_ = 0;
-  bool packed_ = false, taken_ = false, in_member_ = false, began_ = false;
-  const char *begin_ = nullptr, *at_ = nullptr, *end_ = nullptr;
-};
-
-// The text in the form that the parser takes.
-struct TextIterator {
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  TraceText* text = nullptr;  // null: the end
-
-  char operator*() const { return text->Now(); }
-  TextIterator& operator++() {
-    text->Next();
-    return *this;
-  }
-  bool operator==(const TextIterator&) const { return text == nullptr || text->AtEnd(); }
-};
-
 constexpr std::string_view kEvaluating = "autograd::engine::evaluate_function: ";
+
+// Arguments of the event at hand that few events have.
+struct EventExtra {
+  std::optional<std::vector<std::int64_t>> shape;  // of the first argument
+  std::string type;                                // of it; "": a shape without a type is none
+  std::string collective, dtype, group;
+  std::optional<std::int64_t> elements, ranks, sequence;
+  double bytes = 0;
+};
 
 // One event of the file. Whether it counts is known at its end.
 struct GivenEvent {
@@ -187,58 +71,27 @@ enum class In : std::uint8_t {
 
 class TraceParser {
  public:
-  TraceParser(std::string file, Trace& trace) : file_(std::move(file)), trace_(trace) {}
+  TraceParser(std::string file, Trace& trace) : file_(std::move(file)), trace_(trace) {
+    trace_.names.emplace_back();
+  }
 
-  // The parser's events, with the names of nlohmann::json.
-  bool null() { return Other("null"); }
-  bool boolean(bool value) { return Other(value ? "true" : "false"); }
-  bool number_integer(std::int64_t value) {
-    Integer(value);
-    return true;
+  // The scanner's events.
+  void Key(std::string& value) { key_.swap(value); }
+  void String(std::string& value);
+  void Number(std::string_view text, bool whole);
+  void Literal(std::string_view text) {
+    if (IsTime()) WrongTime(text);
   }
-  bool number_unsigned(std::uint64_t value) {
-    // Identifiers are arbitrary 64-bit numbers.
-    if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) || !IsTime())
-      Integer(static_cast<std::int64_t>(value));
-    else
-      Time(std::to_string(value));
-    return true;
-  }
-  bool number_float(double value, const std::string& text) {
-    if (Here() == In::kEvent && IsTime())
-      Time(text);
-    else if (Here() == In::kArguments && key_ == "bytes")
-      Extra().bytes = value;
-    return true;
-  }
-  bool string(std::string& value);
-  bool binary(json::binary_t&) { return true; }
-  bool start_object(std::size_t) {
-    Open(true);
-    return true;
-  }
-  bool key(std::string& value) {
-    key_.swap(value);
-    return true;
-  }
-  bool end_object() {
+  void Open(bool object);
+  void Close(bool) {
     if (Here() == In::kEvent) Add();
     open_.pop_back();
-    return true;
   }
-  bool start_array(std::size_t) {
-    Open(false);
-    return true;
-  }
-  bool end_array() {
-    open_.pop_back();
-    return true;
-  }
-  bool parse_error(std::size_t byte, const std::string& near, const json::exception&) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("{}: cut off, or not JSON, at byte {}{}: expected a whole file of "
-                               "torch.profiler: {}",
-                               file_, byte, near.empty() ? "" : " near " + Shown(near), kCutOff));
+  [[noreturn]] void ParseError(std::size_t byte, std::string_view near) const {
+    Fail(
+        fmt::format("cut off, or not JSON, at byte {}{}: expected a whole file of "
+                    "torch.profiler: {}",
+                    byte, near.empty() ? "" : " near " + Shown(near), kCutOff));
   }
 
   // Precondition: all was parsed.
@@ -264,15 +117,10 @@ class TraceParser {
     return now_.extra;
   }
 
-  void Open(bool object);
   void OpenTop(bool object);
   void Integer(std::int64_t value);
   void ArgumentInteger(std::int64_t value);
   void Time(std::string_view text);
-  bool Other(const char* text) {
-    if (IsTime()) WrongTime(text);
-    return true;
-  }
   // Reported once the event is known to count.
   void WrongTime(std::string_view text) {
     now_.wrong_key = key_;
@@ -283,6 +131,8 @@ class TraceParser {
   std::optional<EventKind> KindOf() const;
   std::uint32_t NameIndex(const std::string& name);
   StoredExtra Stored(const EventExtra& extra);
+  void CheckSizes(const EventExtra& extra) const;
+  void TakeRank();
   std::uint32_t ThreadIndex();
 
   const std::string file_;
@@ -291,6 +141,7 @@ class TraceParser {
   std::string key_;
   GivenEvent now_;
   std::size_t types_read_ = 0;
+  std::optional<std::int64_t> rank_, world_;
   bool has_events_ = false, has_distributed_ = false, has_devices_ = false;
   std::string other_profiler_, other_category_;
   std::size_t of_other_devices_ = 0;  // events
@@ -394,9 +245,7 @@ void TraceParser::ArgumentInteger(std::int64_t value) {
 void TraceParser::Integer(std::int64_t value) {
   switch (Here()) {
     case In::kEvent:
-      if (IsTime())
-        Time(std::to_string(value));
-      else if (key_ == "pid")
+      if (key_ == "pid")
         now_.process = value;
       else if (key_ == "tid")
         now_.thread = value;
@@ -408,15 +257,42 @@ void TraceParser::Integer(std::int64_t value) {
       now_.extra.shape->push_back(value);
       break;
     case In::kDistributed:
-      if (key_ == "rank") trace_.rank = static_cast<int>(value);
-      if (key_ == "world_size") trace_.world = static_cast<int>(value);
+      if (key_ == "rank") rank_ = value;
+      if (key_ == "world_size") world_ = value;
       break;
     default:
       break;
   }
 }
 
-bool TraceParser::string(std::string& value) {
+// A whole number beyond 64 bits of an identifier is none; identifiers are arbitrary bits.
+void TraceParser::Number(std::string_view text, bool whole) {
+  if (IsTime()) {
+    Time(text);
+    return;
+  }
+  const In here = Here();
+  if (here != In::kEvent && here != In::kArguments && here != In::kShape &&
+      here != In::kDistributed)
+    return;
+  const char* end = text.data() + text.size();
+  if (whole) {
+    std::int64_t value = 0;
+    std::uint64_t bits = 0;
+    if (std::from_chars(text.data(), end, value).ec == std::errc()) {
+      Integer(value);
+      return;
+    }
+    if (std::from_chars(text.data(), end, bits).ec == std::errc()) {
+      Integer(static_cast<std::int64_t>(bits));
+      return;
+    }
+  }
+  if (here == In::kArguments && key_ == "bytes")
+    Extra().bytes = std::strtod(std::string(text).c_str(), nullptr);
+}
+
+void TraceParser::String(std::string& value) {
   switch (Here()) {
     case In::kEvent:
       if (key_ == "name")
@@ -454,7 +330,6 @@ bool TraceParser::string(std::string& value) {
     default:
       break;
   }
-  return true;
 }
 
 std::optional<EventKind> TraceParser::KindOf() const {
@@ -493,10 +368,46 @@ bool NeedsExtra(EventKind kind) {
 }
 
 std::uint32_t TraceParser::NameIndex(const std::string& name) {
+  if (name.empty()) return kNoName;
   const auto [at, is_new] =
       names_.try_emplace(name, static_cast<std::uint32_t>(trace_.names.size()));
   if (is_new) trace_.names.push_back(name);
   return at->second;
+}
+
+// Sizes that no tensor, group or copy has come from an edited file, and would make wrong rates.
+void TraceParser::CheckSizes(const EventExtra& extra) const {
+  constexpr std::int64_t kMost = std::int64_t{1} << 48, kMostRanks = 1 << 24;
+  std::int64_t elements = 1;
+  for (const std::int64_t size : extra.shape.value_or(std::vector<std::int64_t>())) {
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements) || elements > kMost) {
+      Fail(fmt::format(
+          "{}: Input Dims [{}]: expected the sizes of a tensor, of at most 2^48 elements", Place(),
+          fmt::join(*extra.shape, ", ")));
+    }
+  }
+  const auto check = [&](const char* key, double value, double most) {
+    if (value >= 0 && value <= most) return;
+    Fail(fmt::format("{}: {} = {:g}: expected 0 to {:g}", Place(), key, value, most));
+  };
+  check("In msg nelems", static_cast<double>(extra.elements.value_or(0)), kMost);
+  check("Group size", static_cast<double>(extra.ranks.value_or(0)), kMostRanks);
+  check("bytes", extra.bytes, kMost);
+}
+
+// Files of old versions may lack one of both.
+void TraceParser::TakeRank() {
+  constexpr std::int64_t kMost = 1 << 24;
+  const std::int64_t world = world_.value_or(std::max<std::int64_t>(1, rank_.value_or(0) + 1));
+  const std::int64_t rank = rank_.value_or(0);
+  if (world < 1 || world > kMost || rank < 0 || rank >= world) {
+    Fail(fmt::format(
+        "distributedInfo: rank = {} and world_size = {}: expected one of the ranks from "
+        "0 on",
+        rank, world));
+  }
+  trace_.rank = static_cast<int>(rank);
+  trace_.world = world_ ? static_cast<int>(world) : 1;
 }
 
 StoredExtra TraceParser::Stored(const EventExtra& extra) {
@@ -570,6 +481,7 @@ void TraceParser::Add() {
   event.has_sequence = now_.has_sequence;
   if (now_.has_extra && NeedsExtra(*kind)) {
     event.extra = static_cast<std::uint32_t>(trace_.extras.size());
+    CheckSizes(now_.extra);
     trace_.extras.push_back(Stored(now_.extra));
   }
   trace_.events.push_back(event);
@@ -582,6 +494,7 @@ void TraceParser::Finish() {
         "no key \"traceEvents\" at its top: expected a file of torch.profiler's "
         "export_chrome_trace; Nsight Systems and others write other forms");
   }
+  TakeRank();
   const bool knows = std::ranges::any_of(trace_.events, [](const TraceEvent& event) {
     return event.kind != EventKind::kStep && event.kind != EventKind::kOptimizer;
   });
@@ -610,22 +523,6 @@ void TraceParser::Finish() {
 }
 
 }  // namespace
-
-std::optional<EventExtra> Trace::Extra(const TraceEvent& event) const {
-  if (event.extra == kNoExtra) return std::nullopt;
-  const StoredExtra& stored = extras[event.extra];
-  EventExtra extra;
-  if (stored.shape != kNoExtra) extra.shape = shapes[stored.shape];
-  extra.type = names[stored.type];
-  extra.collective = names[stored.collective];
-  extra.dtype = names[stored.dtype];
-  extra.group = names[stored.group];
-  if (stored.elements != kNoId) extra.elements = stored.elements;
-  if (stored.sequence != kNoId) extra.sequence = stored.sequence;
-  if (stored.ranks >= 0) extra.ranks = stored.ranks;
-  extra.bytes = stored.bytes;
-  return extra;
-}
 
 bool NanosecondsOf(std::string_view text, std::int64_t& nanoseconds) {
   const bool negative = !text.empty() && text.front() == '-';
@@ -672,18 +569,12 @@ bool NanosecondsOf(std::string_view text, std::int64_t& nanoseconds) {
   return true;
 }
 
-std::string UnpackedText(const std::filesystem::path& file) {
-  std::string all;
-  for (TraceText text(file); !text.AtEnd(); text.Next()) all += text.Now();
-  return all;
-}
-
 Trace ReadTrace(const std::filesystem::path& file) {
   Trace trace;
   trace.file = file.filename().string();
   TraceText text(file);
   TraceParser parser(file.string(), trace);
-  json::sax_parse(TextIterator{&text}, TextIterator{}, &parser);
+  JsonScanner<TraceText, TraceParser>(text, parser).Read();
   trace.sha256 = text.Sha256();
   parser.Finish();
   return trace;

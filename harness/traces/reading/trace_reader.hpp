@@ -32,6 +32,7 @@ enum class EventKind : std::uint8_t {
 
 inline constexpr std::int64_t kNoId = -1;
 inline constexpr std::uint32_t kNoExtra = ~std::uint32_t{0};
+inline constexpr std::uint32_t kNoName = 0;  // of Trace::names: ""
 
 struct TraceEvent {
   std::int64_t begin = 0, end = 0;                        // ns
@@ -41,21 +42,13 @@ struct TraceEvent {
   bool has_sequence = false;  // a forward operator, or its node
 };
 
-// Arguments that few events have.
-struct EventExtra {
-  std::optional<std::vector<std::int64_t>> shape;  // of the first argument
-  std::string type;                                // of it; "": a shape without a type is none
-  std::string collective, dtype, group;
-  std::optional<std::int64_t> elements, ranks, sequence;
-  double bytes = 0;
-};
-
-// The same with each text and shape kept once.
+// Arguments that few events have: indices of names and shapes, each of which is kept once.
 struct StoredExtra {
   std::int64_t elements = kNoId, sequence = kNoId;
   double bytes = 0;
   std::int32_t ranks = -1;
-  std::uint32_t shape = kNoExtra, type = 0, collective = 0, dtype = 0, group = 0;  // indices
+  std::uint32_t shape = kNoExtra;  // of the first argument; without a type it is none
+  std::uint32_t type = kNoName, collective = kNoName, dtype = kNoName, group = kNoName;
 };
 
 struct Trace {
@@ -70,16 +63,16 @@ struct Trace {
   std::vector<std::vector<std::int64_t>> shapes;
 
   const std::string& Name(const TraceEvent& event) const { return names[event.name]; }
-  std::optional<EventExtra> Extra(const TraceEvent& event) const;
+  // Null if the event has none.
+  const StoredExtra* Stored(const TraceEvent& event) const {
+    return event.extra == kNoExtra ? nullptr : &extras[event.extra];
+  }
 };
 
-// Plain or gzip, decided by the first bytes. Cost: memory of at most 100 bytes an event, 60 MB of
+// Plain or gzip, decided by the first bytes. Cost: memory of at most 100 bytes an event, 150 MB of
 // JSON a second. Throws Error{kConfig} naming file, byte or event, the finding and a remedy: for a
 // file that is cut off, not JSON, or from another profiler; for a time that is not a number.
 Trace ReadTrace(const std::filesystem::path& file);
-
-// All bytes of a text file, unpacked if it is packed. Throws as ReadTrace.
-std::string UnpackedText(const std::filesystem::path& file);
 
 // Reads "12.345" as 12345; false if it is not a decimal number of at most 64 bits of nanoseconds.
 bool NanosecondsOf(std::string_view microseconds, std::int64_t& nanoseconds);
