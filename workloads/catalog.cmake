@@ -9,6 +9,12 @@ if(SPARFUSE_WITH_CUDA)
   target_sources(sparfuse_workload_catalog PRIVATE ${here}/optimizer/optimizer.cu)
 endif()
 target_precompile_headers(sparfuse_workload_catalog REUSE_FROM sparfuse_core)
+# Descriptions, and readers of small files; these files alone have loops over elements.
+set(loops ${here}/data/image.cpp ${here}/data/sampler.cpp ${here}/optimizer/optimizer.cpp
+    ${here}/optimizer/orthogonal.cpp)
+compile_quickly(sparfuse_workload_catalog)
+compile_together(sparfuse_workload_catalog EXCEPT "/(image|sampler|optimizer|orthogonal)\\.cpp$")
+set_source_files_properties(${loops} PROPERTIES COMPILE_OPTIONS -O3)
 find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(JPEG REQUIRED)  # libjpeg-turbo: other decoders give other pixels

@@ -79,7 +79,7 @@ SecopaDecision SecopaDecide(SecopaTopology topology, int nodes, std::size_t elem
 
 namespace {
 
-constexpr std::string_view kName = "hipress";
+constexpr std::string_view kHipress = "hipress";
 
 // Returns the nearest number of nodes that has constants; the smaller one of two equally near.
 int NearestNodes(int ranks) {
@@ -93,7 +93,7 @@ class Secopa final : public Planner {
  public:
   Secopa(std::size_t compress_from, int partitions, SecopaTopology topology)
       : compress_from_(compress_from), partitions_(partitions), topology_(topology) {}
-  std::string_view name() const noexcept override { return kName; }
+  std::string_view name() const noexcept override { return kHipress; }
 
   Plan MakePlan(const PlanInput& input) const override {
     Plan plan;
@@ -124,7 +124,7 @@ class Secopa final : public Planner {
 }  // namespace
 
 const PlannerDescriptor kSecopaPlanner = {
-    .name = kName,
+    .name = kHipress,
     .summary =
         "each tensor in a unit of its own, whole or compressed, in the number of partitions that "
         "takes least time by the published constants",

@@ -27,7 +27,7 @@
 namespace sparfuse::baselines {
 namespace {
 
-constexpr std::string_view kName = "sparcml-split-allgather";
+constexpr std::string_view kSplitAllgather = "sparcml-split-allgather";
 
 enum Seen : std::size_t { kSent, kReceived, kSummed, kSeenWords };
 
@@ -111,7 +111,7 @@ Task SplitAllgather::Split(Communicator& communicator, ExchangeBuffers& buffers,
   for (std::size_t i = 1; i < ranks; ++i) {
     const std::size_t peer = (rank + ranks - i) % ranks;
     const std::size_t bytes = requests[i - 1]->bytes();
-    CheckPayloadBytes(kName, buffers, peer, bytes);
+    CheckPayloadBytes(kSplitAllgather, buffers, peer, bytes);
     received[peer] = room_of(peer).first(bytes);
   }
 }
@@ -129,7 +129,7 @@ std::vector<std::uint64_t> SplitAllgather::Begins(std::span<const std::uint64_t>
 Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  CheckGatherBuffers(kName, buffers, ranks);
+  CheckGatherBuffers(kSplitAllgather, buffers, ranks);
   buffers.payloads.assign(1, buffers.own);
   if (ranks == 1) co_return;
 
@@ -289,7 +289,7 @@ RoundPlan SplitAllgather::Rounds(const ExchangeSizes& sizes, const Topology& top
 }  // namespace
 
 CollectiveDescriptor SparcmlSplitAllgather() {
-  return {.name = kName,
+  return {.name = kSplitAllgather,
           .source =
               "Renggli et al., SparCML, SC 2019, section 5.3; TopkDSA of Li & Hoefler, PPoPP 2022",
           .revision = 1,

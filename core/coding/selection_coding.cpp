@@ -15,6 +15,7 @@
 #include "core/base/random_stream.hpp"
 #include "core/coding/bloom_filter.hpp"
 #include "core/coding/payload_coding.hpp"
+#include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
 
@@ -366,11 +367,8 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
               std::span(restored_).subspan(begin, length));
       begin += length;
     }
-    const auto bad =
-        std::ranges::find_if(restored_, [](float value) { return !std::isfinite(value); });
-    if (bad != restored_.end()) {
-      MalformedPayload("value " + std::to_string(bad - restored_.begin()) +
-                       " in descending order is not finite");
+    if (const std::size_t bad = FirstNotFinite(restored_); bad != restored_.size()) {
+      MalformedPayload("value " + std::to_string(bad) + " in descending order is not finite");
     }
   } else {
     const std::size_t begin = reader.at();

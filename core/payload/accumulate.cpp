@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -176,6 +177,16 @@ std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size
   return cursor;
 }
 
+// Asks for the `count` elements of a payload from `first` on. A block reads pieces of two streams
+// of each payload, and they are too short for a processor to foresee the next ones.
+void Prefetch(const SparsePayload& payload, std::size_t first, std::size_t count) {
+  const std::size_t end = std::min(first + count, payload.indices.size());
+  for (std::size_t i = first; i < end; i += kLine) {
+    __builtin_prefetch(payload.indices.data() + i);
+    __builtin_prefetch(payload.values.data() + i);
+  }
+}
+
 }  // namespace
 
 bool AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
@@ -230,7 +241,9 @@ bool AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
         for (std::size_t p = 0; p < group; ++p) {
           starts[p] = cursors[p];
           cursors[p] = AddBlock(payloads[first + p], cursors[p], lasts[p], shift + block, size, to);
-          touched += cursors[p] - starts[p];
+          const std::size_t added = cursors[p] - starts[p];
+          Prefetch(payloads[first + p], cursors[p] + added, added);  // of the block after the next
+          touched += added;
         }
         if (stream) {
           all_finite &= StreamScaled(stream_lines, block_sum, scale, size, out.data() + block);
@@ -281,6 +294,17 @@ void ScaleDense(std::span<const float> in, float scale, std::span<float> out, Th
 void AddInto(std::span<const float> from, std::span<float> to) {
   assert(from.size() == to.size());
   for (std::size_t i = 0; i < from.size(); ++i) to[i] += from[i];
+}
+
+std::size_t FirstNotFinite(std::span<const float> values) {
+  std::size_t i = 0;
+  for (; i < values.size(); i += kBlock) {
+    const std::size_t size = std::min(kBlock, values.size() - i);
+    if (!IsFinite(values.data() + i, size)) break;
+  }
+  i = std::min(i, values.size());
+  while (i < values.size() && std::isfinite(values[i])) ++i;
+  return i;
 }
 
 bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {

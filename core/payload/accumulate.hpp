@@ -35,6 +35,9 @@ void ScaleDense(std::span<const float> in, float scale, std::span<float> out, Th
 // to[i] += from[i].
 void AddInto(std::span<const float> from, std::span<float> to);
 
+// The position of the first NaN or infinity; the size if there is none.
+std::size_t FirstNotFinite(std::span<const float> values);
+
 // Copies and checks in one pass. Returns false if an element is NaN or infinite.
 bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool);
 

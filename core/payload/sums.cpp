@@ -39,6 +39,18 @@ SparsePayload Slice(const SparsePayload& from, std::size_t begin, std::size_t en
   return {from.indices.subspan(at, count), from.values.subspan(at, count)};
 }
 
+bool AreIncreasing(std::span<const std::uint32_t> indices) {
+  // Without a branch and with comparisons that every instruction set has.
+  const auto as_signed = [](std::uint32_t index) {
+    return static_cast<std::int32_t>(index ^ 0x80000000u);
+  };
+  std::int32_t increasing = -1;
+  for (std::size_t i = 1; i < indices.size(); ++i) {
+    increasing &= as_signed(indices[i]) > as_signed(indices[i - 1]) ? -1 : 0;
+  }
+  return increasing != 0;
+}
+
 void Merge(const SparsePayload& a, const SparsePayload& b, SparseSums& out) {
   const std::size_t most = a.indices.size() + b.indices.size();
   out.indices.resize(most);

@@ -52,6 +52,9 @@ SparsePayload Slice(const SparsePayload& from, std::size_t begin, std::size_t en
 // out = a + b. Values of the same index are added in this order. `out` is neither `a` nor `b`.
 void Merge(const SparsePayload& a, const SparsePayload& b, SparseSums& out);
 
+// Whether each index is greater than the one before it. Takes as long as reading them.
+bool AreIncreasing(std::span<const std::uint32_t> indices);
+
 // Splits `from` into its k largest and the rest, both with increasing indices.
 void KeepLargest(const SparsePayload& from, std::size_t k, SparseSums& kept, SparseSums& rest);
 

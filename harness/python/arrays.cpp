@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/payload/sums.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -235,15 +236,7 @@ py::array_t<std::uint32_t> ReadIndices(py::handle object, std::size_t n, const s
 }
 
 void CheckIndices(std::span<const std::uint32_t> indices, std::size_t n, const std::string& what) {
-  // Without a branch and with comparisons that every instruction set has, at the speed of memory.
-  const auto as_signed = [](std::uint32_t index) {
-    return static_cast<std::int32_t>(index ^ 0x80000000u);
-  };
-  std::int32_t increasing = -1;
-  for (std::size_t i = 1; i < indices.size(); ++i) {
-    increasing &= as_signed(indices[i]) > as_signed(indices[i - 1]) ? -1 : 0;
-  }
-  if (increasing != 0 && (indices.empty() || indices.back() < n)) return;
+  if (AreIncreasing(indices) && (indices.empty() || indices.back() < n)) return;
   std::size_t at = 0;
   while (indices[at] < n && (at == 0 || indices[at] > indices[at - 1])) ++at;
   if (indices[at] >= n) ThrowOutOfRange(what, at, indices[at], n);

@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"
 #include "core/collective/collective.hpp"
+#include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "core/transport/sleep.hpp"
 
@@ -19,14 +20,6 @@ namespace sparfuse::python {
 namespace {
 
 constexpr std::size_t kChunk = 1 << 16;
-
-// to[i] = from[i] * factor.
-void Scale(ThreadPool& pool, std::span<const float> from, float factor, float* to) {
-  pool.ParallelFor((from.size() + kChunk - 1) / kChunk, [&](std::size_t chunk, int) {
-    const std::size_t end = std::min(from.size(), (chunk + 1) * kChunk);
-    for (std::size_t i = chunk * kChunk; i < end; ++i) to[i] = from[i] * factor;
-  });
-}
 
 // Runs make(stop) on another thread, and meanwhile `look`, several times a second. If `look`
 // throws, it asks `make` to stop.
@@ -186,7 +179,7 @@ std::span<const float> MethodRank::Unscaled(std::size_t tensor, std::span<const 
   const Range range = engine_->layout().tensor(tensor).range();
   if (unscaled_.empty()) unscaled_.resize(engine_->layout().numel());
   const std::span<float> to = std::span(unscaled_).subspan(range.begin, range.size());
-  Scale(pool_, gradient, 1 / scale_, to.data());
+  ScaleDense(gradient, 1 / scale_, to, pool_);
   return to;
 }
 
@@ -332,7 +325,7 @@ void MethodRank::CopyAverage(std::size_t tensor, float* to) {
       std::memcpy(to + begin, average.data() + begin, count * sizeof(float));
     });
   } else {
-    Scale(pool_, average, scale_, to);
+    ScaleDense(average, scale_, {to, average.size()}, pool_);
   }
 }
 

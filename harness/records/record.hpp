@@ -175,6 +175,13 @@ struct MemberOf<Type Owner::*> {
   using Value = Type;
 };
 
+// A record as it is made. One for all keys: its construction is more code than all else of a key.
+template <class Record>
+const Record& Initial() {
+  static const Record kInitial;
+  return kInitial;
+}
+
 // Of: a record that derives from the member's owner and has a table of its own.
 template <auto kMember, class Of = typename MemberOf<decltype(kMember)>::Record>
 RecordKey<Of> Key(KeyInfo info) {
@@ -190,8 +197,7 @@ RecordKey<Of> Key(KeyInfo info) {
     Form<Value>::Scrub(record.*kMember, as, scrubber);
   };
   key.is_initial = [](const Record& record) {
-    static const Record kInitial;
-    return record.*kMember == kInitial.*kMember;
+    return record.*kMember == Initial<Record>().*kMember;
   };
   key.list = &ListLeaving<Value>;
   key.type_text = &Form<Value>::TypeText;

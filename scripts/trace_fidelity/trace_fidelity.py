@@ -4,12 +4,13 @@
     scripts/trace_fidelity/trace_fidelity.py --sparfuse build/release/harness/sparfuse \
         --ranks 2 --runs 3 --out FOLDER
 
-Run by a Python that has PyTorch. In turns, RUNS times: a step of one rank and of RANKS ranks without
-the profiler, and a trace of one rank. Then what the model makes of the trace, with and without
---step-ms, beside the measured step; of the model without a trace (multiply-accumulates at the rate of a
-product); and of two formulas, the largest of computation and wire, and their sum. Writes
-FOLDER/fidelity.json and prints a table. Ranks share the cores of this machine: more ranks than cores
-tell nothing.
+Run by a Python that has PyTorch. In turns, RUNS times: a step of one rank alone, a step and a trace of
+one rank beside RANKS - 1 equal ones that train for themselves, and a step of RANKS ranks. Ranks share
+the memory of this machine, so a step beside others takes longer than one alone, without any exchange.
+DDP of one rank gives the time of its hooks and copies. Then what the model makes of the trace, with and without --step-ms, beside the measured step; of the
+model without a trace (multiply-accumulates at the rate of a product); and of two formulas, the largest
+of computation and wire, and their sum. Writes FOLDER/fidelity.json and prints a table. More ranks than
+cores tell nothing.
 """
 
 import argparse
@@ -28,15 +29,20 @@ import training  # noqa: E402
 ROOT = HERE.parent.parent
 
 
-def run_ranks(world, out, profiled, port):
-    environment = os.environ | {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+def run_ranks(world, out, profiled, port, copies=1):
+    """What rank 0 found; with COPIES, of that many groups of WORLD ranks that train side by side."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    folders = [out] + [out / f"beside{copy}" for copy in range(1, copies)]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
     processes = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "training.py"), str(rank), str(world), str(out), profiled],
+            [sys.executable, str(HERE / "training.py"), str(rank), str(world), str(folder), profiled],
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=environment | {"MASTER_PORT": str(port + copy)},
         )
+        for copy, folder in enumerate(folders)
         for rank in range(world)
     ]
     texts = [process.communicate(timeout=300)[0] for process in processes]
@@ -63,6 +69,7 @@ def cluster_text(ranks, measured, alone):
         "host_link_gbytes_per_s": alone["memory_gbytes_per_s"],
         "host_memory_gbytes_per_s": alone["memory_gbytes_per_s"],
         "exchange_host_us": 20,
+        "hook_host_us_a_tensor": alone["hook_host_us_a_tensor"],
     }
     lines = [
         'title = "Processes of this machine, by gloo"',
@@ -122,21 +129,23 @@ def main():
     out = arguments.out
     profiles = out / "results" / "profiles"
     profiles.mkdir(parents=True, exist_ok=True)
-    alone, together, traces = [], [], []
+    alone, beside, together, traces = [], [], [], []
+    ranks = arguments.ranks
     for run in range(arguments.runs):  # in turns, so that a drift of the machine affects all
         folder = out / f"run{run}"
-        folder.mkdir(exist_ok=True)
-        alone.append(run_ranks(1, folder, "0", 29600 + 10 * run))
-        run_ranks(1, folder, "1", 29601 + 10 * run)
-        together.append(run_ranks(arguments.ranks, folder, "0", 29602 + 10 * run))
+        port = 29600 + 4 * ranks * run
+        alone.append(run_ranks(1, folder, "0", port))
+        beside.append(run_ranks(1, folder, "0", port + ranks, copies=ranks))
+        run_ranks(1, folder, "1", port + 2 * ranks, copies=ranks)
+        together.append(run_ranks(ranks, folder, "0", port + 3 * ranks))
         traces.append(folder / "trace-rank0.json.gz")
-    one = {key: median([each[key] for each in alone]) for key in alone[0]}
+    one = {key: median([each[key] for each in beside]) for key in beside[0]}
     measured = {"step_ms": median([each["step_ms"] for each in together])}
     measured["all_reduce"] = [
         [size, median([each["all_reduce"][i][1] for each in together])]
         for i, (size, _) in enumerate(together[0]["all_reduce"])
     ]
-    (profiles / "here.toml").write_text(cluster_text(arguments.ranks, measured, one))
+    (profiles / "here.toml").write_text(cluster_text(ranks, measured, one))
     table = out / "gpt.json"
     describe = ROOT / "harness/python/sparfuse/describe.py"
     subprocess.run(
@@ -147,18 +156,16 @@ def main():
     workload = f"table:{table}"
     results = out / "results"
 
-    with_trace, without_step, in_band = [], [], 0
-    for each, trace in zip(alone, traces):
+    with_trace, with_alone, without_step, in_band = [], [], [], 0
+    for each, quiet, trace in zip(beside, alone, traces):
         common = ["--trace", str(trace), "--accept-spread", "--workload", workload]
-        corrected = step_ms(
-            throughput(arguments, results, *common, "--step-ms", str(each["step_ms"])),
-            arguments.ranks,
-        )
-        with_trace.append(corrected[0])
-        plain = step_ms(throughput(arguments, results, *common), arguments.ranks)
+        for found, step in ((with_trace, each), (with_alone, quiet)):
+            rate = throughput(arguments, results, *common, "--step-ms", str(step["step_ms"]))
+            found.append(step_ms(rate, ranks)[0])
+        plain = step_ms(throughput(arguments, results, *common), ranks)
         without_step.append(plain)
         in_band += plain[1] <= measured["step_ms"] <= plain[2]
-    untraced = step_ms(throughput(arguments, results, "--workload", workload), arguments.ranks)
+    untraced = step_ms(throughput(arguments, results, "--workload", workload), ranks)
     elements = sum(
         math.prod(tensor["shape"]) for tensor in json.loads(table.read_text())["tensors"]
     )
@@ -169,6 +176,8 @@ def main():
         "measured": [measured["step_ms"], min(t["step_ms"] for t in together),
                      max(t["step_ms"] for t in together)],
         "one-rank trace, --step-ms": [median(with_trace), min(with_trace), max(with_trace)],
+        "the same, with the step of a rank alone": [median(with_alone), min(with_alone),
+                                                    max(with_alone)],
         "one-rank trace alone": [median([p[0] for p in without_step]),
                                  min(p[1] for p in without_step), max(p[2] for p in without_step)],
         "no trace": untraced,
@@ -176,19 +185,20 @@ def main():
         "formula: their sum": [compute + wire] * 3,
     }  # fmt: skip
     found = {
-        "ranks": arguments.ranks,
+        "ranks": ranks,
         "runs": arguments.runs,
         "cpu": re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())[1],
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],
         "one_rank_ms": one["step_ms"],
-        "one_rank_runs_ms": [each["step_ms"] for each in alone],
+        "one_rank_runs_ms": [each["step_ms"] for each in beside],
+        "one_rank_alone_runs_ms": [each["step_ms"] for each in alone],
         "rows": rows,
         "trace_alone_in_band": in_band,
     }
     (out / "fidelity.json").write_text(json.dumps(found, indent=1) + "\n")
     print(f"{found['cpu']}, {found['cores']} cores, load {found['load_average']:.1f}; "
-          f"{arguments.ranks} ranks, n = {arguments.runs}")  # fmt: skip
+          f"{ranks} ranks, n = {arguments.runs}")  # fmt: skip
     for name, (value, low, high) in rows.items():
         error = "" if name == "measured" else f"{100 * (value / measured['step_ms'] - 1):+6.1f} %"
         print(f"{name:48} {value:8.2f} ms [{low:.2f}, {high:.2f}] {error}")

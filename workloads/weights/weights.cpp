@@ -4,56 +4,62 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <regex>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "workloads/models/description.hpp"
 
 namespace sparfuse::workloads {
 namespace {
 
-const std::regex kNothing("(?!)");
+using MaybeExpression = std::optional<Expression>;
+
+MaybeExpression Fitting(std::string_view text) { return Expression(text, text); }
+bool Fits(const std::string& name, const MaybeExpression& expression) {
+  return expression && expression->FoundIn(name);
+}
 
 // The names in a family's files, and the tensors that the family has no use for.
 struct Names {
   std::vector<std::string> prefixes = {};  // prefixes that files may put before a name
   std::string added = {};                  // prefix of our names that files may lack
-  std::vector<std::pair<std::regex, std::string>> changes = {};
-  std::regex buffers = kNothing;        // tensors that correspond to no parameter
-  std::regex heads = kNothing;          // parameters that may start fresh
+  std::vector<std::pair<MaybeExpression, std::string>> changes = {};
+  MaybeExpression buffers = {};         // tensors that correspond to no parameter
+  MaybeExpression heads = {};           // parameters that may start fresh
   std::string tied = {}, tied_to = {};  // a copy of another tensor, which files may contain
   bool transposes_linear = false;
 };
 
 Names NamesOf(const BertSize&) {
   return {.prefixes = {"bert."},
-          .changes = {{std::regex("LayerNorm\\.gamma$"), "LayerNorm.weight"},
-                      {std::regex("LayerNorm\\.beta$"), "LayerNorm.bias"},
-                      {std::regex("dense_act\\."), "dense."}},
-          .buffers = std::regex("^cls\\.|^embeddings\\.position_ids$"),
-          .heads = std::regex("^qa_outputs\\.|^pooler\\.")};
+          .changes = {{Fitting("LayerNorm\\.gamma$"), "LayerNorm.weight"},
+                      {Fitting("LayerNorm\\.beta$"), "LayerNorm.bias"},
+                      {Fitting("dense_act\\."), "dense."}},
+          .buffers = Fitting("^cls\\.|^embeddings\\.position_ids$"),
+          .heads = Fitting("^qa_outputs\\.|^pooler\\.")};
 }
 Names NamesOf(const GptSize& size) {
   return {.prefixes = {"transformer."},
-          .buffers = std::regex("\\.attn\\.(bias|masked_bias)$"),
+          .buffers = Fitting("\\.attn\\.(bias|masked_bias)$"),
           .tied = "lm_head.weight",
           .tied_to = "wte.weight",
           .transposes_linear = size.rows_are_outputs};
 }
 Names NamesOf(const VitSize&) {
   return {.added = "vit.",
-          .buffers = std::regex("(^|vit\\.)pooler\\."),
-          .heads = std::regex("^classifier\\.")};
+          .buffers = Fitting("(^|vit\\.)pooler\\."),
+          .heads = Fitting("^classifier\\.")};
 }
 Names NamesOf(const ResnetSize&) {
-  return {.buffers = std::regex("num_batches_tracked$"), .heads = std::regex("^fc\\.")};
+  return {.buffers = Fitting("num_batches_tracked$"), .heads = Fitting("^fc\\.")};
 }
 Names NamesOf(const VggSize&) {
-  return {.buffers = std::regex("num_batches_tracked$"), .heads = std::regex("^classifier\\.6\\.")};
+  return {.buffers = Fitting("num_batches_tracked$"), .heads = Fitting("^classifier\\.6\\.")};
 }
 Names NamesOf(const LstmSize& size) {
   Names names;
@@ -64,7 +70,7 @@ Names NamesOf(const LstmSize& size) {
   return names;
 }
 // PyTorch's example stores its position waves, which we compute.
-Names NamesOf(const TransformerSize&) { return {.buffers = std::regex("^pos_encoder\\.pe$")}; }
+Names NamesOf(const TransformerSize&) { return {.buffers = Fitting("^pos_encoder\\.pe$")}; }
 template <class Size>
 Names NamesOf(const Size&) {
   return {};
@@ -98,7 +104,11 @@ std::string OurName(const Names& names, const std::set<std::string, std::less<>>
   for (const std::string& prefix : names.prefixes) {
     if (name.starts_with(prefix)) name = name.substr(prefix.size());
   }
-  for (const auto& [from, to] : names.changes) name = std::regex_replace(name, from, to);
+  for (const auto& [from, to] : names.changes) {
+    std::vector<std::string_view> found;
+    if (!from->Find(name, found)) continue;
+    name.replace(static_cast<std::size_t>(found[0].data() - name.data()), found[0].size(), to);
+  }
   if (!names.added.empty() && !ours.contains(name) && ours.contains(names.added + name))
     name = names.added + name;
   return name;
@@ -124,7 +134,7 @@ class Mapping {
     for (std::size_t i = 0; i < tensors_.size(); ++i) Place(i);
     for (const auto& [name, shape] : shapes_) {
       if (filled_.contains(name)) continue;
-      (std::regex_search(name, names_.heads) ? map_.fresh : map_.missing).push_back(name);
+      (Fits(name, names_.heads) ? map_.fresh : map_.missing).push_back(name);
     }
     return std::move(map_);
   }
@@ -134,7 +144,7 @@ class Mapping {
     const StoredTensor& tensor = tensors_[i];
     const std::string name = OurName(names_, ours_, tensor.name);
     const auto skip = [&](const char* why) { map_.skipped.push_back({tensor.name, why}); };
-    if (std::regex_search(name, names_.buffers)) return skip("no parameter of this model");
+    if (Fits(name, names_.buffers)) return skip("no parameter of this model");
     if (!names_.tied.empty() && name == names_.tied) return PlaceTied(i);
     const auto found = shapes_.find(name);
     if (found == shapes_.end()) return map_.unknown.push_back(tensor.name);
@@ -154,7 +164,7 @@ class Mapping {
       filled.padded = true;  // rows up to a multiple of eight
     } else if (tensor.shape != expected) {
       filled_.erase(name);
-      if (std::regex_search(name, names_.heads)) return skip("a head of another size");
+      if (Fits(name, names_.heads)) return skip("a head of another size");
       return map_.unfit.push_back(tensor.name + " " + ShapeText(tensor.shape) + ", expected " +
                                   ShapeText(expected));
     }

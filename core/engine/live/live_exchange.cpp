@@ -1,6 +1,4 @@
 // Runs exchanges on LiveEngine's communication thread, and makes their channels.
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -10,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
 #include "core/engine/live/live_engine.hpp"
+#include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
 namespace {
@@ -69,7 +68,7 @@ void SetApart(ExchangeState& state) {
 // Throws on a sum that is not finite. Sums overflow on all ranks alike.
 void RequireFiniteSums(const ExchangeState& exchange) {
   const auto check = [&](std::span<const float> values) {
-    if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) return;
+    if (FirstNotFinite(values) == values.size()) return;
     SPARFUSE_THROW(kNumeric,
                    exchange.op->label() + ": the sum over ranks has a NaN or an infinity");
   };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -11,6 +10,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "harness/python/bindings/given.hpp"
 #include "harness/python/catalog.hpp"
@@ -375,16 +375,15 @@ class BoundMethod : public MadeByInit {
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
       for (std::size_t t = 0; t < layout().tensors(); ++t) {
         const std::span<const float> values = by_rank[rank][t];
-        const auto found =
-            std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
-        if (found == values.end()) continue;
+        const std::size_t bad = FirstNotFinite(values);
+        if (bad == values.size()) continue;
         const std::uint64_t steps = ranks_->steps(), every = Steps("local_step").every;
         SPARFUSE_THROW(kNumeric, "rank " + std::to_string(rank) + ": parameters of tensor \"" +
                                      layout().tensor(t).name + "\", step " + std::to_string(steps) +
                                      " in window " + std::to_string(steps / every) + ": element " +
-                                     std::to_string(found - values.begin()) + " of " +
-                                     std::to_string(values.size()) + " is " +
-                                     std::to_string(*found) + "; expected finite parameters");
+                                     std::to_string(bad) + " of " + std::to_string(values.size()) +
+                                     " is " + std::to_string(values[bad]) +
+                                     "; expected finite parameters");
       }
     }
   }

@@ -1,6 +1,5 @@
 // Binds functions for sparse payloads: decompress, encode_payload and decode_payload.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "core/base/error.hpp"
@@ -70,11 +69,10 @@ void RequireElements(std::uint64_t n) {
 }
 
 void RequireFinite(std::span<const float> values) {
-  const auto finite = [](float value) { return std::isfinite(value); };
-  const auto bad = std::find_if_not(values.begin(), values.end(), finite);
-  if (bad == values.end()) return;
-  SPARFUSE_THROW(kNumeric, "val[" + std::to_string(bad - values.begin()) +
-                               "] = " + std::to_string(*bad) + ": expected finite values");
+  const std::size_t bad = FirstNotFinite(values);
+  if (bad == values.size()) return;
+  SPARFUSE_THROW(kNumeric, "val[" + std::to_string(bad) + "] = " + std::to_string(values[bad]) +
+                               ": expected finite values");
 }
 
 // Encodes a copy of the selection, which coding revises. It has as much room as an engine's slot.
@@ -284,11 +282,9 @@ py::object Decompress(const py::object& given, const py::object& shape,
     }
     const float scale = average ? 1.0f / static_cast<float>(views.size()) : 1.0f;
     if (!AccumulateSparse(views, scale, result.values, *ModulePool())) {
-      const auto finite = [](float sum) { return std::isfinite(sum); };
-      const auto bad = std::ranges::find_if_not(result.values, finite);
-      SPARFUSE_THROW(kNumeric, "decompress: element " +
-                                   std::to_string(bad - result.values.begin()) + " of the sum is " +
-                                   std::to_string(*bad) +
+      const std::size_t bad = FirstNotFinite(result.values);
+      SPARFUSE_THROW(kNumeric, "decompress: element " + std::to_string(bad) + " of the sum is " +
+                                   std::to_string(result.values[bad]) +
                                    "; expected finite values, and a sum that float32 holds");
     }
   }

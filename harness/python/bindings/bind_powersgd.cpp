@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -316,7 +315,7 @@ class LowRank : public MadeByInit {
   // The average of finite factors may not be finite.
   static void RequireFinite(const std::string& name, Tensor& tensor, std::span<const float> factor,
                             const std::string& what) {
-    if (std::ranges::all_of(factor, [](float value) { return std::isfinite(value); })) return;
+    if (FirstNotFinite(factor) == factor.size()) return;
     StartAgain(tensor);
     for (const Worker& worker : tensor.workers) std::ranges::fill(worker.factors.q(), 0.0f);
     SPARFUSE_THROW(kNumeric, "tensor \"" + name + "\": the averaged factor " + what +
@@ -390,11 +389,10 @@ class LowRank : public MadeByInit {
     const std::span<const float> first = gradients[0].values();
     std::vector<float> sum(first.begin(), first.end());
     for (const FloatArray& gradient : gradients.subspan(1)) AddInto(gradient.values(), sum);
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      if (std::isfinite(sum[i])) continue;
-      SPARFUSE_THROW(kNumeric, "tensor \"" + name + "\": element " + std::to_string(i) + " of " +
+    if (const std::size_t bad = FirstNotFinite(sum); bad != sum.size()) {
+      SPARFUSE_THROW(kNumeric, "tensor \"" + name + "\": element " + std::to_string(bad) + " of " +
                                    std::to_string(sum.size()) + " of the sum is " +
-                                   std::to_string(sum[i]) + "; expected finite gradients");
+                                   std::to_string(sum[bad]) + "; expected finite gradients");
     }
     ScaleDense(sum, 1.0f / static_cast<float>(gradients.size()), out, *ModulePool());
   }

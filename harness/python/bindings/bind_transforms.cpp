@@ -1,11 +1,10 @@
 // Binds transforms of floats for exchanges: DeMo's cosine transform and the lossless coding of
 // exponents.
-#include <algorithm>
-#include <cmath>
 
 #include "baselines/demo/chunked_dct.hpp"
 #include "core/base/error.hpp"
 #include "core/coding/exponent_coding.hpp"
+#include "core/payload/accumulate.hpp"
 #include "harness/python/bindings/bound.hpp"
 
 namespace sparfuse::python {
@@ -27,10 +26,10 @@ ChunkedDct MakeDct(std::span<const std::int64_t> shape, std::size_t n, std::int6
 }
 
 void RequireFinite(std::span<const float> values, const std::string& what) {
-  const auto bad = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
-  if (bad == values.end()) return;
-  SPARFUSE_THROW(kNumeric, what + " has " + std::to_string(*bad) + " at element " +
-                               std::to_string(bad - values.begin()) + ": expected finite values");
+  const std::size_t bad = FirstNotFinite(values);
+  if (bad == values.size()) return;
+  SPARFUSE_THROW(kNumeric, what + " has " + std::to_string(values[bad]) + " at element " +
+                               std::to_string(bad) + ": expected finite values");
 }
 
 py::array Transform(const py::object& x, const Given<"tile", std::int64_t>& tile,

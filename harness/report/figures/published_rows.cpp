@@ -7,9 +7,9 @@
 #include <cctype>
 #include <charconv>
 #include <map>
-#include <regex>
 #include <set>
 
+#include "core/base/expression.hpp"
 #include "harness/catalog/model_table.hpp"
 
 namespace sparfuse::harness {
@@ -33,10 +33,10 @@ std::optional<int> CountIn(const std::string& text) {
 }
 
 std::optional<double> SpeedIn(const std::string& network) {
-  static const std::regex kSpeed(R"((\d+(?:\.\d+)?)\s*Gbps)");
-  std::smatch speed;
-  return std::regex_search(network, speed, kSpeed) ? std::optional(std::stod(speed[1]))
-                                                   : std::nullopt;
+  static const Expression kSpeed(R"((\d+(?:\.\d+)?)\s*Gbps)", "a link's speed");
+  std::vector<std::string_view> found;
+  if (!kSpeed.Find(network, found)) return std::nullopt;
+  return std::stod(std::string(found[1]));
 }
 
 std::string HardwareIn(std::string network) {

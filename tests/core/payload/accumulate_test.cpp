@@ -163,6 +163,23 @@ TEST(AddInto, AddsElementByElement) {
   EXPECT_EQ(to, (std::vector<float>{11, 22, 33}));
 }
 
+TEST(FirstNotFinite, IsFoundAtAnyPosition) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t n : {0u, 1u, 4095u, 4096u, 4097u, 10'000u}) {
+    std::vector<float> values(n, std::numeric_limits<float>::max());
+    EXPECT_EQ(FirstNotFinite(values), n);
+    for (std::size_t at = 0; at < n; at += at < 4090 || at > 4100 ? 97 : 1) {
+      for (const float bad : {kInfinity, -kInfinity, kNan}) {
+        values[at] = bad;
+        values[n - 1] = at == n - 1 ? bad : kNan;
+        ASSERT_EQ(FirstNotFinite(values), at) << n;
+        values[at] = values[n - 1] = -0.0f;
+      }
+    }
+  }
+}
+
 TEST(CopyFinite, CopiesAllAndNoticesWhatIsNotFinite) {
   ThreadPool pool(2);
   for (const std::size_t n : {1, 37, 600'001}) {

@@ -115,6 +115,20 @@ TEST(SparseSums, KthMagnitudeIsThatOfSortedOnes) {
   }
 }
 
+TEST(AreIncreasing, ComparesWithoutSignAndEveryPair) {
+  EXPECT_TRUE(AreIncreasing({}));
+  EXPECT_TRUE(AreIncreasing(std::vector<std::uint32_t>{7}));
+  EXPECT_TRUE(AreIncreasing(std::vector<std::uint32_t>{0, 0x7fffffff, 0x80000000, 0xffffffff}));
+  EXPECT_FALSE(AreIncreasing(std::vector<std::uint32_t>{0x80000000, 0x7fffffff}));
+  for (std::size_t at = 1; at < 100; ++at) {
+    std::vector<std::uint32_t> indices(100);
+    std::ranges::generate(indices, [next = 0u]() mutable { return next += 3; });
+    EXPECT_TRUE(AreIncreasing(indices));
+    indices[at] = indices[at - 1];
+    EXPECT_FALSE(AreIncreasing(indices)) << at;
+  }
+}
+
 TEST(RangeSums, AddsInOrderAndKeepsSumsOfZero) {
   RangeSums sums;
   sums.Reset(100, 300);

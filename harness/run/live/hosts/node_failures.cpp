@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
-#include <regex>
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/live/launch/hostfile.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
@@ -25,10 +25,10 @@ constexpr int kMostFailures = 2;
 // The rank that a failure is about. Another rank may have reported it.
 std::optional<std::size_t> RankIn(const Failure& failure) {
   if (failure.signal && failure.rank) return static_cast<std::size_t>(*failure.rank);
-  static const std::regex kSilent("rank (\\d+) does not answer");
-  std::smatch found;
-  if (!std::regex_search(failure.message, found, kSilent)) return std::nullopt;
-  return std::stoul(found[1]);
+  static const Expression kSilent("rank (\\d+) does not answer", "a silent rank");
+  std::vector<std::string_view> found;
+  if (!kSilent.Find(failure.message, found)) return std::nullopt;
+  return std::stoul(std::string(found[1]));
 }
 
 // Schedulers, hostfiles and hosts may disagree on domains.
