@@ -9,6 +9,7 @@
 #include "core/engine/model/model_engine.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/methods/configured_method.hpp"
 #include "tests/support/methods/modelled_as_live.hpp"
@@ -84,6 +85,28 @@ TEST(Spardl, ContributesWhatItSelects) {
       }
     }
   }
+}
+
+// Methods that begin with a dense step are modelled by the second one, as most steps are.
+TEST(MethodsThatBeginDense, AreModelledByAStepBehindTheFirst) {
+  const Topology topology{4, 1};
+  for (const auto& [method, options] : std::vector<std::pair<std::string, json>>{
+           {"scape", json::object()}, {"arc-topk", {{"memory", "ef21m"}}}}) {
+    SCOPED_TRACE(method);
+    const CellConfig config = ConfigOf(MethodOf(method), "", options);
+    const ModelConfig model = Modelled(config, Compose(config), Tensors(), topology);
+    EXPECT_EQ(FirstModelledStep(config, model), 1);
+    const auto steps = SimulateCell(config, model, false, 0);
+    ASSERT_EQ(steps.size(), 1u);
+    const auto live = RunLive(config, topology, IntegerGradient);
+    for (std::size_t rank = 0; rank < live.size(); ++rank) {
+      EXPECT_EQ(steps[0].records[rank].sent_bytes, live[rank].records[1].sent_bytes);
+      EXPECT_LT(live[rank].records[1].sent_bytes, live[rank].records[0].sent_bytes / 4);
+    }
+    EXPECT_EQ(FirstStepSeconds(config, model), StepSeconds(steps));
+  }
+  const CellConfig wfbp = ConfigOf(MethodOf("wfbp"));
+  EXPECT_EQ(FirstModelledStep(wfbp, Modelled(wfbp, Compose(wfbp), Tensors(), topology)), 0);
 }
 
 const json kBloom = {{"payload_indices", "bloom"}};
