@@ -59,9 +59,11 @@ bool ReadInto(const fs::path& file, std::string& text) {
   return static_cast<bool>(stream);
 }
 
-// The files of module or package NAME in the folder.
+// The files of module or package NAME in the folder. Installed modules lie beside one another, and
+// belong to others.
 std::vector<fs::path> FilesOf(const fs::path& folder, const std::string& name) {
   std::error_code failed;
+  if (folder.filename() == "site-packages" || folder.filename() == "dist-packages") return {};
   if (const fs::path module = folder / (name + ".py"); fs::is_regular_file(module, failed))
     return {module};
   std::vector<fs::path> files;
@@ -77,7 +79,8 @@ std::vector<fs::path> FilesOf(const fs::path& folder, const std::string& name) {
 PythonImports ImportsOf(const fs::path& file, const std::string& text) {
   PythonImports imports;
   const fs::path folder = file.parent_path();
-  std::set<std::string> names, late;
+  std::error_code failed;
+  std::set<std::string> names, late, seen;
   std::vector<std::string> texts = {text};
   while (!texts.empty()) {
     const std::string next = std::move(texts.back());
@@ -86,8 +89,14 @@ PythonImports ImportsOf(const fs::path& file, const std::string& text) {
       if (import.name.empty()) continue;
       const std::vector<fs::path> found = FilesOf(folder, import.name);
       if (found.empty() || found.front() == file) continue;
-      if (import.late) late.insert(import.name);
-      if (!names.insert(import.name).second) continue;
+      // Python prefers an installed module to a folder without this file.
+      const bool is_folder = !fs::is_regular_file(folder / (import.name + ".py"), failed) &&
+                             !fs::is_regular_file(folder / import.name / "__init__.py", failed);
+      if (!is_folder) {
+        names.insert(import.name);
+        if (import.late) late.insert(import.name);
+      }
+      if (!seen.insert(import.name).second) continue;
       for (const fs::path& each : found) {
         std::string content;
         if (!ReadInto(each, content)) continue;

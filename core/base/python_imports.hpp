@@ -12,8 +12,10 @@ struct PythonImports {
   // {file: content} of the modules NAME.py and the packages NAME/ beside the file that it imports,
   // and that these import from there. A package has all its .py files.
   std::map<std::filesystem::path, std::string> files;
-  std::vector<std::string> names;  // sorted: what is imported, first components alone
-  std::vector<std::string> late;   // those of `names` that a function imports when it is called
+  // Sorted: the modules, and packages with an __init__.py, that are imported; first components
+  // alone.
+  std::vector<std::string> names;
+  std::vector<std::string> late;  // those of `names` that a function imports when it is called
 };
 
 // text: the content of the file. Reads statements `import` and `from`, not calls of importlib. A

@@ -18,6 +18,8 @@ class PythonImportsTest : public ::testing::Test {
   PythonImportsTest()
       : folder_(fs::temp_directory_path() / ("imports-" + std::to_string(getpid()))) {
     fs::create_directories(folder_ / "package" / "inner");
+    fs::create_directories(folder_ / "plain");
+    Write("plain/leaf.py", "");
     Write("helper.py", "import other\n");
     Write("other.py", "import mine\n");
     Write("unused.py", "");
@@ -45,6 +47,12 @@ TEST_F(PythonImportsTest, FindsModulesAndPackagesOfTheFolderAndWhatTheyImport) {
   EXPECT_EQ(FilesOf("from other import (\n    a,\n)\n"), "other.py ");
   EXPECT_EQ(FilesOf("from package.inner import leaf\n"),
             "package/__init__.py package/inner/leaf.py ");
+  EXPECT_EQ(ImportsOf(folder_ / "mine.py", "import plain, other, package\n").names,
+            (std::vector<std::string>{"other", "package"}));
+  EXPECT_EQ(FilesOf("import plain\n"), "plain/leaf.py ");
+  fs::create_directory(folder_ / "dist-packages");
+  Write("dist-packages/helper.py", "");
+  EXPECT_TRUE(ImportsOf(folder_ / "dist-packages" / "mine.py", "import helper\n").files.empty());
   EXPECT_EQ(FilesOf("important = 1\nfrom_other = 2\n"), "");
   EXPECT_EQ(ImportsOf(folder_ / "mine.py", "import other\n").late, std::vector<std::string>());
   EXPECT_EQ(ImportsOf(folder_ / "mine.py", "def f():\n    import other\n").late,
