@@ -97,7 +97,9 @@ TEST(RingHalves, HaveShardsOfGivenLengths) {
       for (std::size_t shard = 0; shard < lengths.size(); ++shard) {
         for (std::size_t i = begins[shard]; i < begins[shard + 1]; ++i) {
           const auto sum = static_cast<float>(ranks * (ranks + 1) / 2) * static_cast<float>(i + 1);
-          if (shard == rank) EXPECT_EQ(reduced[rank].data[i], sum);
+          if (shard == rank) {
+            EXPECT_EQ(reduced[rank].data[i], sum);
+          }
           EXPECT_EQ(gathered[rank].data[i], static_cast<float>((shard + 1) * (i + 1)));
         }
       }
