@@ -39,7 +39,8 @@ constexpr MetricColumn kThroughput[] = {
      .title = "exposed comm.",
      .share_of = "step_seconds"},
     {.metric = "exchanges", .title = "exchanges/step"},
-    {.metric = "payload_bytes", .title = "payload/step"},
+    // Of collectives that select by themselves, payloads are not counted.
+    {.metric = "payload_bytes", .title = "payload/step", .uncounted_at_zero = true},
     {.metric = "sent_bytes", .title = "sent/step"},
     {.metric = "achieved_density", .title = "achieved density"},
     {.metric = "tensors_missing", .title = "tensors missing/step", .rare = true}};

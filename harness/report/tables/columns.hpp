@@ -45,6 +45,7 @@ struct MetricColumn {
   const char* share_of = nullptr;  // a metric: tables show how much of it this is
   bool of_target = false;          // tables show how many blocks reached the target
   bool rare = false;               // tables lack it if no cell has it
+  bool uncounted_at_zero = false;  // tables show no number for 0
 };
 std::span<const MetricColumn> MetricColumnsOf(const Part& part);
 // These, then each other metric of `named` that trials store (catalog/metrics.hpp), headed by its

@@ -37,7 +37,9 @@ std::string ValueText(const CellResult& result, const MetricColumn& column, cons
                            : Quantity(interval->value, unit, like);
   }
   // This mean may be 0, which has no logarithm.
-  if (const auto mean = result.Mean(column.metric)) return Quantity(*mean, unit, like);
+  if (const auto mean = result.Mean(column.metric)) {
+    return *mean == 0 && column.uncounted_at_zero ? kNone : Quantity(*mean, unit, like);
+  }
   const auto apart = MeanInterval(OfBlocks(result.ValuesApart(column.metric)));
   if (apart) return "(" + Quantity(apart->value, unit, like) + ")";
   return result.MissedTarget(column.metric) ? std::string(kTargetNotReached) : kNone;

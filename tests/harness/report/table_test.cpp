@@ -79,6 +79,20 @@ TEST(Columns, TellTablesInTablesAndWhatSomeCellsLackApart) {
   EXPECT_EQ(KeyValue(configs[3], columns[4]), 500);
 }
 
+TEST(Table, HasNoPayloadWhereNoneIsCounted) {
+  const Catalog catalog = SmallCatalog();
+  const Part part = MakePart(catalog, "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
+  std::vector<TrialRow> rows = {RowOf(catalog, part.cells[0], 0, 0.1),
+                                RowOf(catalog, part.cells[1], 0, 0.1)};
+  rows[0].metrics.Set("payload_bytes", 1e6);
+  rows[1].metrics.Set("payload_bytes", 0);
+  const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
+  const auto found = std::find(table.columns.begin(), table.columns.end(), "payload/step");
+  const auto column = static_cast<std::size_t>(found - table.columns.begin());
+  EXPECT_EQ(table.rows[0].at(column), "1.00 MB");
+  EXPECT_EQ(table.rows[1].at(column), "–");
+}
+
 TEST(Table, ShowsDisturbedTrialsApart) {
   const Catalog catalog = SmallCatalog();
   const Part part = MakePart(catalog, "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
