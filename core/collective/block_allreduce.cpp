@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/coding/quantizers/blocks.hpp"
 
 namespace sparfuse {
@@ -47,20 +48,29 @@ CollectiveDescriptor Descriptor(std::string_view name, std::string_view summary)
           .refuses = WhyNoBlockSum,
           .summary = summary,
           .deviations =
-              "The sum is encoded a second time and sent to all ranks at once, not around a ring; "
-              "the error of this rounding is lost."};
+              "The sum is encoded a second time and gathered; the error of this rounding is lost."};
 }
 
 }  // namespace
 
 std::vector<OptionSpec> BlockSumOptions() {
   return {BlockOption(), RoundingOption(),
-          WholeOption("levels", 1, 1, 2, "2: first sums within nodes, then between them")};
+          WholeOption("levels", 1, 1, 2, "2: first sums within nodes, then between them"),
+          ChoiceOption("gather", "direct", {"direct", "ring"},
+                       "how coded sums come to all ranks: from each owner at once, or around a "
+                       "ring; in one level")};
 }
 
 BlockSum BlockSumOf(BlockCode code, const Options& resolved) {
-  return {{code, CheckedBlock("a collective of blocks", resolved), RoundsAtRandom(resolved)},
-          IntOption(resolved, "levels") == 2};
+  const BlockSum sum = {
+      {code, CheckedBlock("a collective of blocks", resolved), RoundsAtRandom(resolved)},
+      IntOption(resolved, "levels") == 2,
+      StringOption(resolved, "gather") == "ring"};
+  SPARFUSE_REQUIRE(
+      !sum.two_levels || !sum.gathers_around,
+      "gather = \"ring\" with levels = 2, which gathers between nodes and within them: "
+      "expected levels = 1, or gather = \"direct\"");
+  return sum;
 }
 
 std::string WhyNoBlockSum(const Options& resolved, const Topology& topology) {

@@ -113,8 +113,20 @@ Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members,
 
 namespace {
 
-Task RunInOneLevel(const BlockForm& form, Communicator& communicator, ExchangeBuffers& buffers,
+// Each rank begins with the blocks of its own number, and ends with all.
+Task GatherAround(Communicator& communicator, CodedBlocks& blocks, int tag) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  for (std::size_t step = 0; step + 1 < ranks; ++step) {
+    const std::size_t passed_on = (rank + ranks - step) % ranks;
+    co_await StepAroundRing(communicator, "blocks", blocks[passed_on],
+                            blocks[(passed_on + ranks - 1) % ranks], tag);
+  }
+}
+
+Task RunInOneLevel(const BlockSum& sum, Communicator& communicator, ExchangeBuffers& buffers,
                    std::span<float> data, int tag) {
+  const BlockForm& form = sum.form;
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto rank = static_cast<std::size_t>(communicator.rank());
   const Shards shards{data.size(), ranks};
@@ -148,8 +160,12 @@ Task RunInOneLevel(const BlockForm& form, Communicator& communicator, ExchangeBu
     encoder(1)(shards.Begin(rank), part(rank), sent[rank]);
   });
   // Now `sent` holds the sums: this rank's goes to all, and the others' arrive.
-  const CodedBlocks to_all(ranks, sent[rank]);
-  co_await ExchangeBlocks(communicator, all, rank, to_all, sent, tag + 1);
+  if (sum.gathers_around) {
+    co_await GatherAround(communicator, sent, tag + 1);
+  } else {
+    const CodedBlocks to_all(ranks, sent[rank]);
+    co_await ExchangeBlocks(communicator, all, rank, to_all, sent, tag + 1);
+  }
   co_await OffThread(buffers, [&] {
     for (std::size_t j = 0; j < ranks; ++j) {
       DecodeBlocks(form, sent[j], part(j), "the sum of blocks of rank " + std::to_string(j));
@@ -157,7 +173,8 @@ Task RunInOneLevel(const BlockForm& form, Communicator& communicator, ExchangeBu
   });
 }
 
-RoundPlan RoundsInOneLevel(const BlockForm& form, std::size_t elements, const Topology& topology) {
+RoundPlan RoundsInOneLevel(const BlockSum& sum, std::size_t elements, const Topology& topology) {
+  const BlockForm& form = sum.form;
   RoundPlan plan;
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   plan.per_rank.resize(ranks);
@@ -176,7 +193,21 @@ RoundPlan RoundsInOneLevel(const BlockForm& form, std::size_t elements, const To
   }
   AddDirectRounds(scattered, ranks - 1, topology, plan);
   plan.rounds.back()[Work::kAdd] = shards.Size(0) * ranks;
-  AddDirectRounds(gathered, ranks - 1, topology, plan);
+  if (!sum.gathers_around) {
+    AddDirectRounds(gathered, ranks - 1, topology, plan);
+    return plan;
+  }
+  plan.rounds.push_back(RingRound(ranks - 1, (ranks - 1) * form.Bytes(shards.Largest()), topology));
+  // A rank passes on all blocks but those of the next rank, where they began.
+  const auto passed_by = [&](std::size_t rank) {
+    const std::uint64_t next = form.Bytes(shards.Size(rank + 1));
+    return std::pair(shards.NonEmpty() - (next > 0 ? 1 : 0), all_bytes - next);
+  };
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto [sent, sent_bytes] = passed_by(rank);
+    const auto [received, received_bytes] = passed_by(rank + ranks - 1);
+    plan.per_rank[rank] += {sent, received, sent_bytes, received_bytes};
+  }
   return plan;
 }
 
@@ -292,7 +323,7 @@ Task RunBlockAllReduce(const BlockSum& sum, Communicator& communicator, Exchange
   if (sum.InTwoLevels(communicator.topology())) {
     co_await RunInTwoLevels(sum.form, communicator, buffers, data, tag);
   } else {
-    co_await RunInOneLevel(sum.form, communicator, buffers, data, tag);
+    co_await RunInOneLevel(sum, communicator, buffers, data, tag);
   }
 }
 
@@ -304,7 +335,7 @@ RoundPlan BlockAllReduceRounds(const BlockSum& sum, std::size_t elements,
     return plan;
   }
   return sum.InTwoLevels(topology) ? RoundsInTwoLevels(sum.form, elements, topology)
-                                   : RoundsInOneLevel(sum.form, elements, topology);
+                                   : RoundsInOneLevel(sum, elements, topology);
 }
 
 }  // namespace sparfuse

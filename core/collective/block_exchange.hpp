@@ -37,6 +37,8 @@ Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members,
 struct BlockSum {
   BlockForm form;
   bool two_levels = false;
+  // In one level: sums go around a ring, in P - 1 steps, and not from each owner to all at once.
+  bool gathers_around = false;
 
   bool InTwoLevels(const Topology& topology) const {
     return two_levels && topology.nodes() > 1 && topology.ranks_per_node > 1;

@@ -508,6 +508,7 @@ const std::vector<LaterOption>& LaterOptions() {
       {Pointer("/method_options/collective_options"), json::object()},
       {Pointer("/method_options/collective_options/levels"), 1},
       {Pointer("/method_options/collective_options/rounding"), "nearest"},
+      {Pointer("/method_options/collective_options/gather"), "direct"},
       {Pointer("/method_options/strategy_options/local_ef"), true},
       {Pointer("/method_options/strategy_options/penalty"), 1},
       {Pointer("/method_options/strategy_options/outer_clip"), 0},

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "core/collective/collective.hpp"
@@ -140,10 +141,11 @@ TEST(BlockCodes, LoseAtMostHalfAStep) {
 }
 
 std::vector<Values> Reduced(const char* name, std::vector<Values> data, std::int64_t block,
-                            RoundPlan* rounds = nullptr, std::vector<Traffic>* sent = nullptr) {
+                            RoundPlan* rounds = nullptr, std::vector<Traffic>* sent = nullptr,
+                            const std::string& gather = "direct") {
   const int ranks = static_cast<int>(data.size());
   const CollectiveDescriptor& descriptor = CoreCollective(name)->descriptor();
-  const auto collective = MakeCollective(descriptor, {{"block", block}});
+  const auto collective = MakeCollective(descriptor, {{"block", block}, {"gather", gather}});
   if (rounds != nullptr) {
     *rounds = collective->Rounds(
         SizesOf(std::vector<std::uint64_t>(data.size(), sizeof(float) * data[0].size())),
@@ -192,9 +194,29 @@ TEST(BlockAllReduce, GivesAllRanksTheSameBitsAndSendsWhatItSays) {
         const auto reduced = Reduced(name, data, 32, &rounds, &sent);
         EXPECT_EQ(sent, rounds.per_rank);
         for (const Values& rank : reduced) EXPECT_EQ(rank, reduced[0]);
+        const auto around = Reduced(name, data, 32, &rounds, &sent, "ring");
+        EXPECT_EQ(sent, rounds.per_rank);
+        EXPECT_EQ(around, reduced);
       }
     }
   }
+}
+
+// 10 elements on 3 ranks: shards of 4, 3 and 3, each with a scale and bytes padded to words.
+TEST(BlockAllReduce, GathersAroundARingInAsManyStepsAsOthers) {
+  const auto collective = MakeCollective(CoreCollective("int8-blocks")->descriptor(),
+                                         {{"gather", std::string("ring")}});
+  const RoundPlan plan = collective->Rounds(SizesOf({40, 40, 40}), {3, 1});
+  ASSERT_EQ(plan.rounds.size(), 2u);
+  EXPECT_EQ(plan.rounds[0].messages, 2u);
+  EXPECT_EQ(plan.rounds[1].repeat, 2u);
+  EXPECT_EQ(plan.rounds[1].messages, 1u);
+  EXPECT_EQ(plan.rounds[1].bytes, 2u * 8);
+  for (const Traffic& rank : plan.per_rank) EXPECT_EQ(rank, (Traffic{4, 4, 32, 32}));
+  ExpectError(FailureKind::kConfig, {"gather = \"ring\" with levels = 2"}, [] {
+    MakeCollective(CoreCollective("int8-blocks")->descriptor(),
+                   {{"gather", std::string("ring")}, {"levels", std::int64_t{2}}});
+  });
 }
 
 }  // namespace

@@ -316,12 +316,15 @@ class SumsOfParts(unittest.TestCase):
         parts = self.made(local_ef=False, server_ef=False)
         none = self.made(feedback="none")
         whole = self.made("dense", collective="int8-blocks")
+        around = self.made("dense", collective="int8-blocks", gather="ring")
         for step in range(3):
             g = [{"w": each} for each in self.gradients(step)]
             expected = whole.step(g)["w"].copy()
             np.testing.assert_array_equal(parts.step(g)["w"], expected)
             np.testing.assert_array_equal(none.step(g)["w"], expected)
+            np.testing.assert_array_equal(around.step(g)["w"], expected)
         self.assertEqual(parts.bytes()["sent"], whole.bytes()["sent"])
+        self.assertEqual(around.bytes()["sent"], whole.bytes()["sent"])
 
 
 if __name__ == "__main__":
