@@ -2011,7 +2011,8 @@ def interrupt():
         interrupted.touch()
         sf.detach(model)
     else:
-        while not interrupted.exists():  # this rank comes too late
+        until = time.monotonic() + 10
+        while not interrupted.exists() and time.monotonic() < until:  # this rank comes too late
             time.sleep(0.05)
         raises(sparfuse.Error, "rank 0 is lost", loss_of(model, batches("mlp", 0, 1)[0]).backward)
 
