@@ -15,11 +15,13 @@
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "core/transport/sleep.hpp"
+#include "harness/python/parts/late_call.hpp"
 
 namespace sparfuse::python {
 namespace {
 
 constexpr std::size_t kChunk = 1 << 16;
+constexpr std::chrono::milliseconds kLongCall{1000};  // of a part in Python
 
 // Runs make(stop) on another thread, and meanwhile `look`, several times a second. If `look`
 // throws, it asks `make` to stop.
@@ -89,6 +91,18 @@ MethodRank::~MethodRank() {
   Leave();
 }
 
+// Waits for the engine's threads, but not long for one that is in a call which may never return.
+void MethodRank::EndEngine() {
+  if (LatePartCall(kLongCall).empty()) return engine_.reset();
+  auto ended = std::make_shared<std::promise<void>>();
+  const std::future<void> future = ended->get_future();
+  std::thread([engine = std::shared_ptr<LiveEngine>(std::move(engine_)), ended]() mutable {
+    engine.reset();
+    ended->set_value();
+  }).detach();
+  abandoned_ = future.wait_for(kLongCall) == std::future_status::timeout;
+}
+
 // Ends the connections. Other ranks that wait for this one find out at once.
 void MethodRank::Leave() {
   if (!loop_) return;
@@ -132,16 +146,18 @@ auto MethodRank::OrFail(const Run& run) {
     failed_ = "step " + std::to_string(steps_) + " failed, and the residuals are lost: " +
               "call sparfuse.torch.detach and distribute again, and load a state (" + what + ")";
     in_step_ = false;
-    engine_.reset();
-    if (!late && !checking_) Leave();
+    EndEngine();
+    if (!late && !checking_ && !abandoned_) Leave();
   };
   try {
     return run();
   } catch (const Error& error) {
-    fail(error.what(), error.kind() == FailureKind::kTimeout);
-    if (error.kind() == FailureKind::kTimeout)
-      answers_until_ = std::chrono::steady_clock::now() + grace_;
-    throw ErrorOfRanks(error);
+    const bool timeout = error.kind() == FailureKind::kTimeout;
+    const std::string late = timeout ? LatePartCall(kLongCall) : "";
+    const std::string prefix = late.empty() ? "" : late + ": ";
+    fail(prefix + error.what(), timeout);
+    if (timeout) answers_until_ = std::chrono::steady_clock::now() + grace_;
+    throw ErrorOfRanks(error, prefix);
   } catch (const std::exception& error) {
     fail(error.what());
     throw;

@@ -73,6 +73,9 @@ class MethodRank {
   void GiveUp(const std::string& why);
 
   bool in_step() const { return in_step_; }
+  // Whether a call of a part in Python does not return, so that threads still use this object and
+  // the gradients: neither may be destroyed.
+  bool abandoned() const { return abandoned_; }
   // Writes average * scale, in row-major order. If `to` is the announced gradient and the scale is
   // 1, the average is there already.
   void CopyAverage(std::size_t tensor, float* to);
@@ -99,6 +102,7 @@ class MethodRank {
   };
   template <class Run>
   auto OrFail(const Run& run);
+  void EndEngine();
   void Leave();
   void AnnounceNext();
   std::span<const float> Checked(std::size_t tensor, std::span<const float> gradient);
@@ -126,6 +130,7 @@ class MethodRank {
 
   // The state of the step.
   bool in_step_ = false;
+  bool abandoned_ = false;
   bool checking_ = false;  // all ranks find the same, and have a message of their own
   bool kept_ = false;
   float scale_ = 1;

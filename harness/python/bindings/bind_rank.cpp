@@ -96,7 +96,7 @@ class BoundRank : public MadeByInit {
 
   void Close() {
     if (!rank_) return;
-    if (!rank_->InThisProcess()) return (void)rank_.release();
+    if (!rank_->InThisProcess() || rank_->abandoned()) return (void)rank_.release();
     const GilReleased no_gil;  // a sparsifier in Python may wait for the GIL
     rank_.reset();
   }
@@ -202,6 +202,7 @@ class BoundRank : public MadeByInit {
   int number() const { return number_; }
   int ranks() const { return ranks_; }
   std::uint64_t steps() { return rank().steps(); }
+  bool abandoned() const { return rank_ && rank_->abandoned(); }
   bool in_step() const { return rank_ && rank_->in_step(); }
   bool usable() const { return rank_ && rank_->InThisProcess() && rank_->usable(); }
 
@@ -304,6 +305,7 @@ void BindRank(py::module_& module) {
       .def_property_readonly("rank", &BoundRank::number)
       .def_property_readonly("world_size", &BoundRank::ranks)
       .def_property_readonly("steps", &BoundRank::steps)
+      .def_property_readonly("abandoned", &BoundRank::abandoned)
       .def_property_readonly("in_step", &BoundRank::in_step)
       .def_property_readonly("usable", &BoundRank::usable);
 }

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/options.hpp"
 #include "harness/catalog/part_source.hpp"
 #include "harness/python/gil.hpp"
+#include "harness/python/parts/late_call.hpp"
 #include "harness/python/parts/memory.hpp"
 
 namespace sparfuse::python {
@@ -83,21 +85,25 @@ class PartCall {
   std::string called_;
 };
 
-// Adds its lifetime to PythonSeconds.
+// Adds its lifetime to PythonSeconds, and lets LatePartCall see the call.
 class PythonTime {
  public:
-  PythonTime();
+  // of: the part, "python:FILE.py:Class". called: the call with its arguments. Both outlive this
+  // object.
+  PythonTime(std::string_view of, std::string_view called);
   ~PythonTime();
   PythonTime(const PythonTime&) = delete;
   PythonTime& operator=(const PythonTime&) = delete;
 
  private:
+  friend std::string LatePartCall(std::chrono::milliseconds since);
+  std::string_view of_, called_;
   std::int64_t begin_;
 };
 
 template <class Call>
 auto PartCall::operator()(const Call& call) const {
-  const PythonTime time;
+  const PythonTime time(part_.source().shown, called_);
   const GilHeld gil;
   try {
     return call();

@@ -1383,7 +1383,7 @@ def part_in_python():
 
 
 BAD_PARTS = """
-import time, torch.distributed as dist
+import os, time, torch.distributed as dist
 class Planner:
     def plan(self, layout, given):
         if dist.get_rank() == 1: raise RuntimeError("no plan here")
@@ -1403,8 +1403,17 @@ class Late:
         e.apply(e.exchange([e.sparsify(tensor)]))
 class Raises(Late):
     def end_it(self): raise RuntimeError("no good")
-class Hangs(Late):
-    def end_it(self): time.sleep(6)
+class Stuck:
+    payload = "sparse"
+    def run(self, comm, mine):
+        if os.environ.get("STUCK") == str(comm.rank): time.sleep(1000)
+        parts, give = [mine] * comm.size, mine
+        for step in range(1, comm.size):
+            sent = comm.send((comm.rank + 1) % comm.size, give)
+            give = yield comm.receive((comm.rank - 1) % comm.size)
+            parts[(comm.rank - step) % comm.size] = give
+            yield sent
+        return parts
 """
 
 
@@ -1433,14 +1442,16 @@ def bad_parts_are_named_on_all_ranks():
     )
 
 
-def part_that_ends_midway(name, own, theirs):
+def part_that_ends_midway(kind, name, own, theirs):
     parts = {"planner": "layer-wise", "sparsifier": "topk", "feedback": "residual"}
-    parts |= {"strategy": write_parts(BAD_PARTS)(name), "collective": "sparse-allgather"}
+    parts |= {"strategy": "ahead", "collective": "sparse-allgather", kind: write_parts(BAD_PARTS)(name)}
     model = sf.distribute(mlp(), parts, density=0.05, threads=1, deadline_seconds=2)
     batch = batches("mlp", dist.get_rank(), 1)[0]
     loss_of(model, batch).backward()
     model.zero_grad()
+    os.environ["STUCK"] = "1"
     said = raises(sparfuse.Error, "", loss_of(model, batch).backward)
+    del os.environ["STUCK"]
     assert re.search(own if dist.get_rank() == 1 else theirs, said), said
     dist.barrier()  # a rank that goes on after its failure leaves nobody waiting
     raises(sparfuse.Error, "failed", loss_of(model, batch).backward)
@@ -1449,12 +1460,13 @@ def part_that_ends_midway(name, own, theirs):
 
 @case
 def part_that_raises_on_one_rank():
-    part_that_ends_midway("Raises", r"mine.py:Raises.*RuntimeError: no good", "rank 1 is lost: .*no good")
+    part_that_ends_midway("strategy", "Raises", r"mine.py:Raises.*RuntimeError: no good", "rank 1 is lost: .*no good")
 
 
 @case
 def part_that_hangs_on_one_rank():
-    part_that_ends_midway("Hangs", ".", "rank 1")
+    own = r"mine.py:Stuck: run\(comm, mine\) on rank 1 has not returned for"
+    part_that_ends_midway("collective", "Stuck", own, "rank 1 does not answer")
 
 
 @case
@@ -2002,7 +2014,8 @@ def interrupt():
         interrupted.touch()
         sf.detach(model)
     else:
-        while not interrupted.exists():  # this rank comes too late
+        until = time.monotonic() + 10
+        while not interrupted.exists() and time.monotonic() < until:  # this rank comes too late
             time.sleep(0.05)
         raises(sparfuse.Error, "rank 0 is lost", loss_of(model, batches("mlp", 0, 1)[0]).backward)
 

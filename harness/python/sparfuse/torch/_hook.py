@@ -171,6 +171,8 @@ class HookState:
             _autograd.after_backward(error)
         for future, buffer in self._waiting:
             future.set_result(buffer)
+        if self.rank is not None:
+            _staging.keep_if_abandoned(self.rank, self._waiting, self._pairs, self._staged)
         self._waiting.clear()
         self._pairs.clear()
         self._staged.clear()

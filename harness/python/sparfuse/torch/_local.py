@@ -51,7 +51,10 @@ class Fragment:
         """The averages of the moves that were sent last; waits for them."""
         assert self.sent is not None
         if not self.arrived:
-            kind, rank, text = self.rank.finish()
+            try:
+                kind, rank, text = self.rank.finish()
+            finally:
+                _staging.keep_if_abandoned(self.rank, self.sent)
             self.counts.add(self.rank)
             if kind != "fine":
                 raise _core.NumericError(f"rank {rank}: {text}")

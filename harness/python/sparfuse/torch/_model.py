@@ -276,6 +276,7 @@ class DistributedModel:
         return float(self.scaler.get_scale()) if self._scales_loss() else 1.0
 
     def _drop(self) -> None:
+        _staging.keep_if_abandoned(self.rank, self._grads.values(), self._staged)
         self._grads.clear()
         self._staged.clear()
         self._refusal = ""

@@ -35,10 +35,13 @@ class _Group:
         if self.rank is None:  # only the first step shows the size
             self._start(gradient)
         plain = _staging.plain(gradient)
-        self.rank.begin(1.0, self.rank.keeps_something)
-        self.rank.announce(0, plain.data_ptr(), plain.numel())
-        self.rank.end_backward("")
-        kind, rank, text = self.rank.finish()
+        try:
+            self.rank.begin(1.0, self.rank.keeps_something)
+            self.rank.announce(0, plain.data_ptr(), plain.numel())
+            self.rank.end_backward("")
+            kind, rank, text = self.rank.finish()
+        finally:
+            _staging.keep_if_abandoned(self.rank, [plain])
         self.counts.add(self.rank)
         if kind != "fine":
             raise _core.NumericError(f"replica {rank}: {text}")

@@ -7,6 +7,14 @@ from typing import Any
 
 import torch
 
+_abandoned: list[Any] = []
+
+
+def keep_if_abandoned(rank: Any, *gradients: Any) -> None:
+    """Keeps what threads still use that wait for a call of a part in Python, which may never return."""
+    if rank.abandoned:
+        _abandoned.append((rank, *map(tuple, gradients)))
+
 
 def plain(gradient: torch.Tensor) -> torch.Tensor:
     """The gradient as float32 in row-major order; the same memory if it has that form already."""
