@@ -7,10 +7,10 @@
 Run by a Python that has PyTorch. In turns, RUNS times: a step of one rank alone, a step and a trace of
 one rank beside RANKS - 1 equal ones that train for themselves, and a step of RANKS ranks. Ranks share
 the memory of this machine, so a step beside others takes longer than one alone, without any exchange.
-DDP of one rank gives the time of its hooks and copies. Then what the model makes of the trace, with and without --step-ms, beside the measured step; of the
-model without a trace (multiply-accumulates at the rate of a product); and of two formulas, the largest
-of computation and wire, and their sum. Writes FOLDER/fidelity.json and prints a table. More ranks than
-cores tell nothing.
+DDP of one rank gives the time of its hooks and copies. Then what the model makes of the trace, with
+and without --step-ms, beside the measured step; of the model without a trace (multiply-accumulates at
+the rate of a product); and of two formulas, the largest of computation and wire, and their sum. Writes
+FOLDER/fidelity.json and prints a table. More ranks than cores tell nothing.
 """
 
 import argparse
