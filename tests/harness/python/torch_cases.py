@@ -2086,6 +2086,8 @@ def run(rank, ranks, names, store):
 
 
 def main(ranks, names):
+    # Shells start jobs in the background with this signal ignored, and cases send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = tempfile.mkdtemp()  # the ranks, which end one after the other, must not remove it
     children = []
     for rank in range(ranks):
