@@ -1,4 +1,4 @@
-// The names and types of collectives in the profiler's fields and in kernels' names.
+// Tells collectives and types of values by their names in the profiler's fields and in kernels.
 #pragma once
 
 #include <optional>

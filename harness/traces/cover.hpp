@@ -1,4 +1,4 @@
-// The times that at least one of some intervals covers.
+// Measures the time that at least one of some intervals covers.
 #pragma once
 
 #include <algorithm>

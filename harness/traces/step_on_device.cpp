@@ -1,4 +1,4 @@
-// A step whose tensors are computed on CUDA or ROCm devices, with collectives in kernels.
+// Finds the facts of a step that CUDA or ROCm devices compute, with collectives in kernels.
 #include <fmt/format.h>
 
 #include <algorithm>

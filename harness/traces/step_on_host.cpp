@@ -1,4 +1,4 @@
-// A step whose tensors are computed on CPUs, with gloo's exchanges.
+// Finds the facts of a step that CPUs compute, with gloo's exchanges.
 #include <algorithm>
 #include <numeric>
 #include <string_view>

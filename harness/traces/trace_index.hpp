@@ -1,5 +1,5 @@
-// The events of a trace by their kind and thread, its steps, and the work of its device with the
-// launches on the host.
+// Sorts the events of a trace by kind and thread, divides it into steps, and finds the launches of
+// its device's work on the host.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The exchanges of a trace as a log of links.
+// Writes the exchanges of a trace as a log of links.
 #include <fmt/format.h>
 
 #include <algorithm>

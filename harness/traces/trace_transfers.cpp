@@ -1,4 +1,4 @@
-// Transfers in the files of several ranks of one training.
+// Finds the transfers of exchanges from the files of several ranks of one training.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-// Backward's exchanges over the steps of a trace, and what is sent before backward.
+// Summarises backward's exchanges, and those before backward, over the steps of a trace.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Passes of backward, accumulated gradients and the host's times of a step.
+// Finds a step's passes of backward, its accumulated gradients and its times on the host.
 #include "harness/traces/traced_step.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The facts of one step of a trace, on the host or on the device.
+// Declares the facts of one step of a trace, and finds them on the host or on the device.
 #pragma once
 
 #include <cstddef>

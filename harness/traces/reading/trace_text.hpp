@@ -1,4 +1,4 @@
-// The text of a trace or a log, read piece by piece and unpacked if it is packed.
+// Reads the text of a trace or a log piece by piece, and unpacks it if it is packed.
 #pragma once
 
 #include <zlib.h>

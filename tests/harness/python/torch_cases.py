@@ -646,7 +646,19 @@ def every_method_resumes_bit_for_bit():
     sf.detach(model)
 
 
-REMEMBERING = """
+# A collective in Python, of which parts of the cases are made.
+RING = """class Ring:
+    payload = "sparse"
+    def run(self, comm, mine):
+        parts, give = [mine] * comm.size, mine
+        for step in range(1, comm.size):
+            sent = comm.send((comm.rank + 1) % comm.size, give)
+            give = yield comm.receive((comm.rank - 1) % comm.size)
+            parts[(comm.rank - step) % comm.size] = give
+            yield sent
+        return parts
+"""
+REMEMBERING = RING + """
 import numpy, torch.distributed as dist
 class Remembers:  # a number that changes what the part does in each step
     def __init__(self): self.count, self.seen = 0, {}
@@ -674,17 +686,10 @@ class Late(Remembers):
     def step(self, e): self.count += 1
     def ready(self, e, tensor):
         e.apply(e.exchange([e.sparsify(tensor, density=0.05 * (1 + self.count % 3))]))
-class Ring(Remembers):
-    payload = "sparse"
+class CountingRing(Remembers, Ring):
     def run(self, comm, mine):
         self.count += 1
-        parts, give = [mine] * comm.size, mine
-        for step in range(1, comm.size):
-            sent = comm.send((comm.rank + 1) % comm.size, give)
-            give = yield comm.receive((comm.rank - 1) % comm.size)
-            parts[(comm.rank - step) % comm.size] = give
-            yield sent
-        return parts
+        return (yield from super().run(comm, mine))
 class Scaled(Remembers):
     needs_feedback = False
     def encoded_bytes(self, n): return 4 * n
@@ -725,7 +730,7 @@ class Fails(Remembers):
 def parts_in_python_resume_bit_for_bit():
     part = write_parts(REMEMBERING)
     own = {"strategy": part("Late"), "planner": "layer-wise", "sparsifier": part("Select")}
-    own |= {"feedback": part("Fade"), "collective": part("Ring")}
+    own |= {"feedback": part("Fade"), "collective": part("CountingRing")}
     all_batches = batches("mlp", dist.get_rank(), 7)
     for options, kinds in (
         ({"method": own}, {"strategy", "sparsifier", "feedback", "collective"}),
@@ -1403,17 +1408,10 @@ class Late:
         e.apply(e.exchange([e.sparsify(tensor)]))
 class Raises(Late):
     def end_it(self): raise RuntimeError("no good")
-class Stuck:
-    payload = "sparse"
+""" + RING + """class Stuck(Ring):
     def run(self, comm, mine):
         if os.environ.get("STUCK") == str(comm.rank): time.sleep(1000)
-        parts, give = [mine] * comm.size, mine
-        for step in range(1, comm.size):
-            sent = comm.send((comm.rank + 1) % comm.size, give)
-            give = yield comm.receive((comm.rank - 1) % comm.size)
-            parts[(comm.rank - step) % comm.size] = give
-            yield sent
-        return parts
+        return (yield from super().run(comm, mine))
 """
 
 
