@@ -391,8 +391,9 @@ def _refusal_of_outer(outer: Any, layout: list[tuple[str, torch.nn.Parameter]]) 
         return ""
     if not hasattr(outer, "param_groups"):
         return f"outer is a {type(outer).__name__}; expected an optimizer of the model's parameters, or None"
+    stepped = _stepped_by(outer)
     for name, parameter in layout:
-        if id(parameter) not in _stepped_by(outer):
+        if id(parameter) not in stepped:
             return (
                 f'outer lacks "{name}", which would never move; expected an optimizer of all '
                 "model.parameters()"
@@ -480,7 +481,7 @@ def local_steps(
             parts = _fragments_of(layout, fragments) if layout else parts
         except _core.ConfigError as raised:
             refusal = str(raised)
-        if not any(id(p) in _stepped_by(inner) for _, p in layout):
+        if _stepped_by(inner).isdisjoint(id(p) for _, p in layout):
             refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
         refusal = refusal or _refusal_of_outer(outer, layout)
     refusal = refusal and f"local_steps: {refusal}"
