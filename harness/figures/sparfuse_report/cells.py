@@ -135,8 +135,7 @@ class Cell:
         return [parts[part].cells[cell] for part, cell in self.fields["points"]]
 
     def unit(self, metric):
-        given = self.metrics.get(metric, {}).get("unit")
-        return given or wording.METRICS.get(metric, ("", ""))[1]
+        return self.metrics.get(metric, {}).get("unit") or wording.metric_unit(metric)
 
     def failure(self):
         """The failure's name, or "not run"; None if a trial counts."""

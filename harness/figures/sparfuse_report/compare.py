@@ -2,7 +2,6 @@
 Absolute values are not drawn."""
 
 import hashlib
-import math
 import re
 import textwrap
 
@@ -31,20 +30,22 @@ def file_name(experiment, part):
     return f"{safe[:150]}-{digest[:8]}"
 
 
+def _by(cells, *keys):
+    """The cells as {values of the keys: cells}, in their order."""
+    groups = {}
+    for cell in cells:
+        groups.setdefault(tuple(cell[key] for key in keys), []).append(cell)
+    return groups
+
+
 def parts_of(found):
     """[(experiment, part, its cells)], in the order of the cells."""
-    parts = {}
-    for cell in found["cells"]:
-        parts.setdefault((cell["experiment"], cell["part"]), []).append(cell)
-    return [(experiment, part, cells) for (experiment, part), cells in parts.items()]
+    return [(*part, cells) for part, cells in _by(found["cells"], "experiment", "part").items()]
 
 
 def _settings(cells):
     """The cells as {setting: cells}."""
-    settings = {}
-    for cell in cells:
-        settings.setdefault(cell["setting"], []).append(cell)
-    return settings
+    return {setting: of_setting for (setting,), of_setting in _by(cells, "setting").items()}
 
 
 def _title(setting, cells):
@@ -56,18 +57,17 @@ def _title(setting, cells):
 
 
 def _limits(cells):
-    """The ends of the axis for the ratios and intervals of all panels. It reaches at most one span
-    of the ratios beyond them; a longer interval is cut."""
-    ratios = [ratio for cell in cells
-              for ratio in (cell["first_ratio"], cell["second_ratio"], _carried(cell), _forced(cell)[0])
-              if ratio]
-    values = [1.0, *(ratio["value"] for ratio in ratios)]
-    low, high = min(values), max(values)
-    span = max(math.log(high / low), 0.1)
-    ends = [end for ratio in ratios if ratio["low"] for end in (ratio["low"], ratio["high"])]
-    least = max(min([*values, *ends]), low * math.exp(-span))
-    most = min(max([*values, *ends]), high * math.exp(span))
+    """The ends of the axis for the ratios and intervals of all panels."""
+    least, most = marks.limits([
+        _ends(ratio) for cell in cells
+        for ratio in (cell["first_ratio"], cell["second_ratio"], _carried(cell), _forced(cell)[0])
+        if ratio
+    ], 0.1)
     return least / 1.04, most * 1.04
+
+
+def _ends(ratio):
+    return ratio["value"], ratio["low"], ratio["high"]
 
 
 def label(cell, cells):
@@ -189,25 +189,16 @@ def draw_pair(found, experiment, part, cells):
 
 
 def _lines(cells):
-    """{label: (method, mode, {system: ratio})} of a setting's cells."""
+    """{label: (method, mode, {system: ratio}, {system: the first one's ratio, carried over by the
+    model})} of a setting's cells."""
     lines = {}
     for cell in cells:
         alike = [each for each in cells if each["second"] == cell["second"]]
-        _, _, at = lines.setdefault(
-            label(cell, alike), (cell["config"]["method"], cell["config"].get("mode"), {})
-        )
-        at[cell["first"]] = cell["first_ratio"]
-        at[cell["second"]] = cell["second_ratio"]
-    return lines
-
-
-def _carried_lines(cells):
-    """{label: {system: the first system's ratio, carried over by the model}} of a setting's cells."""
-    lines = {}
-    for cell in cells:
+        config = cell["config"]
+        line = lines.setdefault(label(cell, alike), (config["method"], config.get("mode"), {}, {}))
+        line[2].update({cell["first"]: cell["first_ratio"], cell["second"]: cell["second_ratio"]})
         if _carried(cell):
-            alike = [each for each in cells if each["second"] == cell["second"]]
-            lines.setdefault(label(cell, alike), {})[cell["second"]] = _carried(cell)
+            line[3][cell["second"]] = _carried(cell)
     return lines
 
 
@@ -221,13 +212,11 @@ def draw_slopes(found, experiment, part, cells):
     made, grid = style.figure(len(settings), 1, PANEL, sharex=True, sharey=True)
     for axes, (setting, each) in zip(grid[:, 0], settings.items()):
         lines = _lines(each)
-        carried = _carried_lines(each)
-        for place, (words, (method, mode, at)) in enumerate(lines.items()):
+        for place, (words, (method, mode, at, carried)) in enumerate(lines.items()):
             look = styles[method]
-            found_at = [at.get(name) for name in names]
-            ratios = [ratio and (ratio["value"], ratio["low"], ratio["high"]) for ratio in found_at]
+            ratios = [at[name] and _ends(at[name]) if name in at else None for name in names]
             shift = marks.slope(axes, place, len(lines), DODGE, ratios, look, mode == "modelled")
-            for name, ratio in carried.get(words, {}).items():
+            for name, ratio in carried.items():
                 _hollow(axes, names.index(name) + shift, ratio["value"], look.colour, look.marker)
             last = max((x for x, ratio in enumerate(ratios) if ratio), default=None)
             if words != method and last is not None:  # other lines of the method look the same
@@ -246,12 +235,8 @@ def draw_slopes(found, experiment, part, cells):
     for axes in grid[:, 0]:
         style.few_ticks(axes.yaxis)
         axes.tick_params(labelbottom=axes is grid[-1, 0] or not crowded)
-    handles = [
-        style.entry(name, marker=styles[name].marker, **styles[name].line())
-        for name in styles.sort(methods)
-    ]
     title = f"{experiment}/{part} on {len(names)} systems"
-    return Drawn(made, title, _caption(found, cells), handles)
+    return Drawn(made, title, _caption(found, cells), styles.lines(methods))
 
 
 def _caption(found, cells):

@@ -77,6 +77,16 @@ def slope(axes, place, lines, dodge, ratios, look, modelled):
     return shift
 
 
+def limits(ratios, least):
+    """(low, high) of a logarithmic axis for 1 and the ratios, [(value, low, high)]. It reaches at most one
+    span of the values, or `least` in logarithms, beyond them: a longer interval is cut."""
+    values = [1.0, *(value for value, *_ in ratios)]
+    low, high = min(values), max(values)
+    span = max(math.log(high / low), least)
+    ends = [*values, *(end for _, *both in ratios if both[0] for end in both)]
+    return max(min(ends), low * math.exp(-span)), min(max(ends), high * math.exp(span))
+
+
 def dot_handle(label):
     return style.entry(label, markersize=2.6, markeredgewidth=0.6, **_DOT)
 

@@ -2,6 +2,7 @@
 and the frame (title, legend and caption outside of the data). Readable in grey: colours differ in
 luminance, and no two methods share both marker and line style."""
 
+import itertools
 import re
 import textwrap
 from pathlib import Path
@@ -167,7 +168,19 @@ class Styles:
 
     def sort(self, names):
         """The names in the order of `order`, since the experiment file's must not change a figure."""
-        return sorted(set(names), key=lambda name: self.order.index(name))
+        return sorted(set(names), key=self.order.index)
+
+    def lines(self, names):
+        """The legend's entries of lines with markers, in the order of `order`."""
+        looks = ((name, self[name]) for name in self.sort(names))
+        return [entry(name, marker=look.marker, **look.line()) for name, look in looks]
+
+    def points(self, names, **more):
+        """The legend's entries of markers without lines, in the order of `order`."""
+        looks = ((name, self[name]) for name in self.sort(names))
+        return [
+            entry(name, linestyle="", marker=look.marker, color=look.colour, **more) for name, look in looks
+        ]
 
 
 def work(kind):
@@ -214,13 +227,20 @@ def panels(count, columns, panel_height, **keywords):
     return made, list(grid.flat[:count])
 
 
-def rows_of_workloads(found, widest):
-    """The panels in rows, [[panel]]: a row has one workload and at most `widest` panels."""
+def rows_of_workloads(found, widest, panel_height, width_of=lambda panel: 1, **keywords):
+    """(figure, [(panels, their axes)]): a row has one workload and at most `widest` panels. Columns are
+    as wide, in relation to one another, as the widest of their panels by `width_of`."""
     rows = []
     for workload in dict.fromkeys(panel.head for panel in found):
         row = [panel for panel in found if panel.head == workload]
         rows += [row[start : start + widest] for start in range(0, len(row), widest)]
-    return rows
+    columns = itertools.zip_longest(*rows)
+    ratios = {"width_ratios": [max(width_of(panel) for panel in column if panel) for column in columns]}
+    made, grid = figure(len(rows), len(ratios["width_ratios"]), panel_height, gridspec_kw=ratios, **keywords)
+    for row, axes_row in zip(rows, grid):
+        for axes in axes_row[len(row) :]:
+            axes.set_visible(False)
+    return made, list(zip(rows, grid))
 
 
 def groups_of_bars(axes, words, edge=0.5):

@@ -13,49 +13,38 @@ MODE_MEANS = {
     "imported": "results of others, compared with nothing",
 }
 
-METRICS = {  # {name: (its name on an axis, its unit if the store gives none)}
-    "throughput": ("Throughput", ""),
-    "step_seconds": ("Step time", "s"),
-    "forward_seconds": ("Forward", "s"),
-    "backward_seconds": ("Backward", "s"),
-    "sparsify_seconds": ("Sparsification", "s"),
-    "exposed_communication_seconds": ("Exposed communication", "s"),
-    "decompress_seconds": ("Decompression", "s"),
-    "update_seconds": ("Update", "s"),
-    "outer_seconds": ("Outer step", "s"),
-    "window_seconds": ("Window", "s"),
-    "compute_utilisation": ("Compute utilisation", ""),
-    "window_bytes": ("Bytes of a window", "B"),
-    "replica_divergence": ("Divergence of replicas", ""),
-    "other_seconds": ("Other", "s"),
-    "align_wait_seconds": ("Waiting for the slowest rank", "s"),
-    "payload_bytes": ("Payload per step and rank", "B"),
-    "sent_bytes": ("Sent per step and rank", "B"),
-    "sent_over_payload": ("Bytes sent over payload", ""),
-    "received_bytes": ("Received per step and rank", "B"),
-    "messages_sent": ("Messages per step and rank", "messages"),
-    "achieved_density": ("Achieved density", ""),
-    "densification": ("Densification γ(P)", ""),
-    "imbalance": ("Busiest server over the average", ""),
-    "tensors_missing": ("Tensors with nothing selected, per step", "tensors"),
-    "fibres_missing": ("Fibres left out", ""),
-    "final_metric": ("Final metric", ""),
-    "steps_to_target": ("Steps to target", "steps"),
-    "seconds_to_target": ("Training time to target", "s"),
+METRICS = {  # {name: its name on an axis}; others are called as they are
+    "step_seconds": "Step time",
+    "forward_seconds": "Forward",
+    "backward_seconds": "Backward",
+    "sparsify_seconds": "Sparsification",
+    "exposed_communication_seconds": "Exposed communication",
+    "decompress_seconds": "Decompression",
+    "update_seconds": "Update",
+    "outer_seconds": "Outer step",
+    "window_seconds": "Window",
+    "window_bytes": "Bytes of a window",
+    "replica_divergence": "Divergence of replicas",
+    "other_seconds": "Other",
+    "align_wait_seconds": "Waiting for the slowest rank",
+    "payload_bytes": "Payload per step and rank",
+    "sent_bytes": "Sent per step and rank",
+    "sent_over_payload": "Bytes sent over payload",
+    "received_bytes": "Received per step and rank",
+    "messages_sent": "Messages per step and rank",
+    "densification": "Densification γ(P)",
+    "imbalance": "Busiest server over the average",
+    "tensors_missing": "Tensors with nothing selected, per step",
+    "fibres_missing": "Fibres left out",
+    "seconds_to_target": "Training time to target",
 }
+# {beginning or end of a metric's name: its unit if the store gives none}
+UNITS = {"seconds": "s", "bytes": "B", "messages": "messages", "tensors": "tensors", "steps": "steps"}
 
 AXES = {  # {quantity that is no metric: its name on an axis}; {unit} marks the place of the unit
-    "workers": "Workers",
-    "link": "Link",
-    "density": "Density",
-    "workload": "Workload",
-    "method": "Method",
     "label": "Method",
-    "sparsifier": "Sparsifier",
-    "variant": "Variant",
     "method_options.planner_options.degree": "Fusion degree",
     "card_bandwidth": "Bandwidth of a card between nodes",
-    "training_time": "Training time",
     "training_steps": "Steps",
     "training_epochs": "Epochs",
     "since_begin": "Time since the step began on {where}",
@@ -66,7 +55,6 @@ AXES = {  # {quantity that is no metric: its name on an axis}; {unit} marks the 
     "missing_rate": "Missing tensors",
     "observed": "Observed step time",
     "predicted": "Predicted step time",
-    "published": "Published",
     "off_published": "Predicted / published − 1",
     "largest_gain": "Largest gain over\nthe variant before",
     "ratio": "Ratio to {reference}",
@@ -88,7 +76,13 @@ def workload(name):
 
 
 def metric_name(name):
-    return METRICS.get(name, (name.replace("_", " ").capitalize(), ""))[0]
+    return METRICS.get(name, name.replace("_", " ").capitalize())
+
+
+def metric_unit(name):
+    """The unit of a metric by its name, for cells without a value; "" if the name has none."""
+    words = name.split("_")
+    return UNITS.get(words[-1]) or UNITS.get(words[0], "")
 
 
 def axis(name, unit="", log=False, **more):

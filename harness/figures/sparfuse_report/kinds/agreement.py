@@ -30,11 +30,7 @@ def agreement(experiment, part, figure, styles):
         axes.set_xlabel(wording.axis("published", found[0][1]["unit"]))
         style.panel_title(axes, str(cluster or ""), "")
     grid[0][0].set_ylabel(wording.axis("off_published", "%"))
-    handles = [
-        style.entry(name, linestyle="", marker=look.marker, color=look.colour)
-        for name in styles.sort({cell.label for cell, _ in found})
-        for look in [styles[name]]
-    ]
+    handles = styles.points({cell.label for cell, _ in found})
     cross = {"linestyle": "", "marker": "x", "color": style.QUIET}
     handles.append(style.entry("input: not counted", **cross))
     title = figure.get("title") or "Predicted against published " + wording.metric_name(y).lower()

@@ -30,15 +30,8 @@ PALE = {"alpha": 0.45, "linewidth": 0.4}  # the look of published parts
 
 
 def _rows_of_panels(panels, widest, room, names):
-    rows = style.rows_of_workloads(panels, widest)
-    height = 0.62 + room * len(names)
-    made, grid = style.figure(len(rows), max(map(len, rows)), height, sharey=True)
-    for row, axes_row in zip(rows, grid):
-        for axes in axes_row[len(row) :]:
-            axes.set_visible(False)
-    return made, [
-        (panel, axes) for row, axes_row in zip(rows, grid) for panel, axes in zip(row, axes_row)
-    ]
+    made, rows = style.rows_of_workloads(panels, widest, 0.62 + room * len(names), sharey=True)
+    return made, [pair for row, axes_row in rows for pair in zip(row, axes_row)]
 
 
 def _write_beside(axes, x, y, text, colour=style.QUIET):

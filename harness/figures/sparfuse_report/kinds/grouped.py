@@ -138,15 +138,11 @@ def grouped_bars(experiment, part, figure, styles):
     draw = _Drawing(looks, order, strangers)
     crowd = max(len(panel.places) for panel in panels) * len(draw.slots)
     widest = 3 if crowd <= CROWDED or not published else 1 if crowd > 2 * CROWDED else 2
-    rows = style.rows_of_workloads(panels, widest)
-    columns = max(len(row) for row in rows)
-    groups = [[len(row[i].places) for row in rows if i < len(row)] for i in range(columns)]
-    ratios = {"width_ratios": list(map(max, groups))}
-    made, grid = style.figure(len(rows), columns, 2.05, sharey="row", gridspec_kw=ratios)
+    made, rows = style.rows_of_workloads(
+        panels, widest, 2.05, lambda panel: len(panel.places), sharey="row"
+    )
     cut = False
-    for row, axes_row in zip(rows, grid):
-        for axes in axes_row[len(row) :]:
-            axes.set_visible(False)
+    for row, axes_row in rows:
         units = [cell.unit(y) for panel in row for cell in panel.cells]
         unit = " or ".join(dict.fromkeys(filter(None, units)))
         largest, whisker = _tops(row)

@@ -17,30 +17,7 @@ class Pair:
     twin: object
     observed: selection.Interval  # seconds
     predicted: float  # seconds
-    error: float  # predicted / observed - 1
-    within_interval: bool | None
     oversubscribed: bool
-
-
-class Check:
-    """The comparison of cells that both engines ran; `fields` is `prediction` of spec.json."""
-
-    def __init__(self, live, predicted, fields):
-        self.pairs = [
-            Pair(
-                live.cells[pair["cell"]],
-                predicted.cells[pair["twin"]],
-                selection.Interval.of(pair["observed"]),
-                *(pair[name] for name in ("predicted", "error", "within_interval")),
-                pair["oversubscribed"],
-            )
-            for pair in fields["cells"]
-        ]
-        self.may_be_off = fields["may_be_off"]
-        self._errors = fields["median_error"], fields["oversubscribed_median_error"]
-
-    def median_error(self, oversubscribed):
-        return self._errors[oversubscribed]
 
 
 def prediction(experiment, part, figure, styles):
@@ -49,8 +26,17 @@ def prediction(experiment, part, figure, styles):
         raise selection.NoData(
             f"part '{part.id}' has no part '{part.id}.predicted' to compare with"
         )
-    result = Check(part, predicted, figure.get("prediction") or part.prediction)
-    pairs = result.pairs
+    fields = figure.get("prediction") or part.prediction
+    pairs = [
+        Pair(
+            part.cells[pair["cell"]],
+            predicted.cells[pair["twin"]],
+            selection.Interval.of(pair["observed"]),
+            pair["predicted"],
+            pair["oversubscribed"],
+        )
+        for pair in fields["cells"]
+    ]
     if not pairs:
         raise selection.NoData(f"no cell of part '{part.id}' was run by both engines")
     made, grid = style.figure(1, 1, 4.3, width=5.4)
@@ -59,7 +45,7 @@ def prediction(experiment, part, figure, styles):
     scale, unit = wording.seconds_scale(max(seconds))
     low, high = min(seconds) * scale / 1.35, max(seconds) * scale * 1.35
     line = [low, high]
-    least, most = ([value * (1 + sign * result.may_be_off) for value in line] for sign in (-1, 1))
+    least, most = ([value * (1 + sign * fields["may_be_off"]) for value in line] for sign in (-1, 1))
     axes.fill_between(line, least, most, color=style.GRID, alpha=0.7, linewidth=0)
     axes.plot(line, line, color=style.QUIET, linewidth=0.9)
     for pair in pairs:
@@ -83,23 +69,18 @@ def prediction(experiment, part, figure, styles):
     axes.grid(axis="x", visible=True)
     axes.set_xlabel(wording.axis("observed", unit, log=True))
     axes.set_ylabel(wording.axis("predicted", unit, log=True))
-    names = styles.sort(pair.live.label for pair in pairs)
-    handles = [
-        style.entry(name, linestyle="", marker=styles[name].marker, color=styles[name].colour,
-                    markeredgecolor=style.INK, markeredgewidth=0.5, markersize=6)
-        for name in names
-    ]
+    look = {"markeredgecolor": style.INK, "markeredgewidth": 0.5, "markersize": 6}
+    handles = styles.points((pair.live.label for pair in pairs), **look)
     if any(pair.oversubscribed for pair in pairs):
         look = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": "white"}
         handles.append(style.entry("open: oversubscribed", markeredgecolor=style.QUIET, **look))
-    handles.append(Patch(facecolor=style.GRID, label=f"within {100 * result.may_be_off:.0f} %"))
+    handles.append(Patch(facecolor=style.GRID, label=f"within {100 * fields['may_be_off']:.0f} %"))
     handles.append(style.entry("predicted = observed", color=style.QUIET, linewidth=0.9))
     title = figure.get("title") or "Predicted against observed step time"
-    title += f": {error_words(result)}"
+    title += f": {error_words(fields, pairs)}"
     text = caption(
         [pair.live for pair in pairs] + [pair.twin for pair in pairs],
-        f"{len(pairs)} cells that both engines ran. Observed: geometric mean over blocks; lines: "
-        "its "
+        f"{len(pairs)} cells that both engines ran. Observed: geometric mean over blocks; lines: its "
         "95 % t interval on logarithms. Open: more threads than the machine has cores. Inputs "
         "of the prediction are single-operation measurements and a backward profile, never the "
         "step time of a compared cell.",
@@ -107,12 +88,15 @@ def prediction(experiment, part, figure, styles):
     return Drawn(made, title, text, handles)
 
 
-def error_words(result):
+def error_words(fields, pairs):
     """The words for median errors, as "median error 8.1 % (n = 12 cells), oversubscribed 41.0 % (n = 6 cells)"."""
     words = []
-    for crowded, name in ((False, "median error"), (True, "oversubscribed")):
-        error = result.median_error(crowded)
+    for crowded, key, name in (
+        (False, "median_error", "median error"),
+        (True, "oversubscribed_median_error", "oversubscribed"),
+    ):
+        error = fields[key]
         if error is not None:
-            n = sum(pair.oversubscribed == crowded for pair in result.pairs)
+            n = sum(pair.oversubscribed == crowded for pair in pairs)
             words.append(f"{name} {100 * error:.1f} % (n = {n} cells)")
     return ", ".join(words)

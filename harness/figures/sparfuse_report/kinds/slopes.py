@@ -67,8 +67,7 @@ def slopes(experiment, part, figure, styles):
     style.few_ticks(places[0].yaxis)
     for axes in places[::2]:  # the left ones
         axes.set_ylabel(wording.axis("ratio", log=True, reference=normalise))
-    names = styles.sort({cell.label for cell in chosen if cell.method != normalise})
-    handles = [style.entry(name, marker=styles[name].marker, **styles[name].line()) for name in names]
+    handles = styles.lines({cell.label for cell in chosen if cell.method != normalise})
     title = figure.get("title") or f"{wording.over(y, normalise)} by {wording.axis(x).lower()}"
     text = caption(
         chosen,

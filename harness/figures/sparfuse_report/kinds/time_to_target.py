@@ -45,10 +45,6 @@ def time_to_target(experiment, part, figure, styles):
         axes.set_ylim(bottom=0)
         axes.set_xlabel("Target")
         axes.set_ylabel(wording.axis(words, unit))
-    handles = [
-        style.entry(name, **styles[name].line(), marker=styles[name].marker)
-        for name in styles.sort(drawn)
-    ]
     text = caption(
         chosen,
         "Medians over the seeds (blocks) that reached the target, without evaluation.",
@@ -56,4 +52,4 @@ def time_to_target(experiment, part, figure, styles):
         "A method without a mark reached no target." if len(drawn) < len(chosen) else "",
     )
     title = figure.get("title") or "Epochs and training time to targets"
-    return Drawn(made, title, text, handles)
+    return Drawn(made, title, text, styles.lines(drawn))

@@ -4,6 +4,8 @@ import math
 
 from markupsafe import Markup
 
+from sparfuse_report import marks
+
 WIDTH, HEIGHT, EDGE = 150, 14, 6  # pixels
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 FINE = (0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.7)
@@ -13,14 +15,8 @@ class Scale:
     """A scale over all values, and over all intervals that are not far longer than the values' range."""
 
     def __init__(self, ratios):
-        ratios = [ratio for ratio in ratios if ratio]
-        values = [1.0, *(ratio.value for ratio in ratios)]
-        low, high = min(values), max(values)
-        spread = max(math.log(high / low), 0.3)
-        ends = [*values, *(end for ratio in ratios if ratio.low for end in (ratio.low, ratio.high))]
-        least, most = low * math.exp(-spread), high * math.exp(spread)
-        self.low = max(min(ends), least) / 1.02
-        self.high = min(max(ends), most) * 1.02
+        least, most = marks.limits([(each.value, each.low, each.high) for each in ratios if each], 0.3)
+        self.low, self.high = least / 1.02, most * 1.02
 
     def at(self, value):
         inside = min(max(value, self.low), self.high)
@@ -39,29 +35,29 @@ class Scale:
         return sorted(kept)
 
     def axis(self):
-        marks = "".join(
-            f"<text x='{self.at(tick)}' y='10' text-anchor='middle'>{tick:g}</text>"
-            for tick in self.ticks()
+        return _svg(
+            f"<text x='{self.at(tick)}' y='10' text-anchor='middle'>{tick:g}</text>" for tick in self.ticks()
         )
-        return _svg(marks)
 
     def drawn(self, *ratios, kind=""):
         """The drawing of one ratio, or of two above each other in the looks `first` and `second`."""
         if not any(ratios):
             return ""
         looks = ("first", "second") if len(ratios) > 1 else (kind,)
-        marks = [f"<path class='one' d='M{self.at(1)} 0V{HEIGHT}'/>"]
+        drawn = [self._one()]
         for ratio, y, look in zip(ratios, _heights(len(ratios)), looks):
             if ratio:
-                marks.append(self._mark(ratio, y, look))
-        return _svg("".join(marks))
+                drawn.append(self._mark(ratio, y, look))
+        return _svg(drawn)
 
     def strip(self, ratios):
         """The drawing of all ratios on one line."""
         middle = HEIGHT / 2
-        marks = [f"<path class='one' d='M{self.at(1)} 0V{HEIGHT}'/>"]
-        marks += [f"<circle class='dot' cx='{self.at(each.value)}' cy='{middle:g}' r='2.5'/>" for each in ratios]
-        return _svg("".join(marks)) if ratios else ""
+        dots = [f"<circle class='dot' cx='{self.at(each.value)}' cy='{middle:g}' r='2.5'/>" for each in ratios]
+        return _svg([self._one(), *dots]) if ratios else ""
+
+    def _one(self):
+        return f"<path class='one' d='M{self.at(1)} 0V{HEIGHT}'/>"
 
     def _mark(self, ratio, y, look):
         out = []
@@ -83,9 +79,9 @@ def _heights(count):
     return (HEIGHT / 2,) if count == 1 else (4, HEIGHT - 4)
 
 
-def _svg(marks):
+def _svg(drawn):
     """An SVG of marks. They are made of numbers alone, without any text from trials."""
     return Markup(
         f"<svg class='forest' viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}' "
-        f"aria-hidden='true'>{marks}</svg>"
+        f"aria-hidden='true'>{''.join(drawn)}</svg>"
     )
