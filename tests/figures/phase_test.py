@@ -31,7 +31,7 @@ FOUND = {
 
 class Phase(unittest.TestCase):
     def setUp(self):
-        self.drawn = phase.draw(FOUND)
+        [(self.name, self.drawn)] = phase.drawings(FOUND)
         self.addCleanup(style.close, self.drawn.figure)
         self.axes = self.drawn.figure.axes[0]
 
@@ -54,7 +54,7 @@ class Phase(unittest.TestCase):
                                  "safusion\n2.00 x dense"])
         self.assertEqual([tick.get_text() for tick in self.axes.get_yticklabels()], ["50", "100"])
         self.assertIn("mine", self.drawn.title)
-        self.assertEqual(phase.file_name(FOUND), "phase-mine-on-c")
+        self.assertEqual(self.name, "phase-mine-on-c")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ FOUND = {
 
 class Rates(unittest.TestCase):
     def setUp(self):
-        self.drawn = rates.draw(FOUND)
+        [(self.name, self.drawn)] = rates.drawings(FOUND)
         self.addCleanup(style.close, self.drawn.figure)
         self.axes = self.drawn.figure.axes[0]
 
@@ -45,7 +45,7 @@ class Rates(unittest.TestCase):
         self.assertIn("No rate is enough for half of a step: powersgd.", self.drawn.caption)
         self.assertIn("16 workers", self.drawn.caption)
         self.assertIn("mine", self.drawn.title)
-        self.assertEqual(rates.file_name(FOUND), "utilisation-mine-on-c")
+        self.assertEqual(self.name, "utilisation-mine-on-c")
 
 
 if __name__ == "__main__":

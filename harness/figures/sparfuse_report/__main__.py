@@ -41,9 +41,7 @@ import sys
 from pathlib import Path
 
 from sparfuse_report import (
-    cells as selection,
-)
-from sparfuse_report import (
+    cells,
     compare,
     explain,
     explain_picture,
@@ -66,16 +64,16 @@ def read_json(path):
     try:
         return plain.visible(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise selection.SpecError(f"{path}: {error.strerror}") from error
+        raise cells.SpecError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise selection.SpecError(f"{path}: not JSON: {error}") from error
+        raise cells.SpecError(f"{path}: not JSON: {error}") from error
 
 
 def load_spec(path, name, results):
     spec = read_json(path)
     if spec.get("id") != name:
-        raise selection.SpecError(f"{path}: describes '{spec.get('id')}'; expected '{name}'")
-    experiment = selection.Experiment(spec, results)
+        raise cells.SpecError(f"{path}: describes '{spec.get('id')}'; expected '{name}'")
+    experiment = cells.Experiment(spec, results)
     return experiment, style.Styles(experiment.methods)
 
 
@@ -99,28 +97,24 @@ def draw_figures(arguments):
     experiment, styles = load(arguments)
     if arguments.part:
         experiment.part(arguments.part)  # its error names the known parts
+    named = name_figures(experiment)
     figures = [
         (part, entry, name)
-        for part, entry, name in name_figures(experiment)
-        if (not arguments.part or part.id == arguments.part)
-        and (not arguments.figure or arguments.figure in (name, entry.get("kind")))
+        for part, entry, name in named
+        if arguments.part in (None, part.id) and arguments.figure in (None, name, entry.get("kind"))
     ]
     asked = arguments.part or arguments.figure
     if not figures and asked:
-        raise selection.SpecError(
-            f"experiment '{experiment.id}' has no such figure; it has "
-            f"{', '.join(name for *_, name in name_figures(experiment)) or 'none'}"
-        )
+        known = ", ".join(name for *_, name in named) or "none"
+        raise cells.SpecError(f"experiment '{experiment.id}' has no such figure; it has {known}")
     written, data = 0, {}
     for part, entry, name in figures:
         if entry.get("kind") not in kinds.KINDS:
-            raise selection.SpecError(
-                f"figure '{name}': unknown kind '{entry.get('kind')}'; "
-                f"known: {', '.join(kinds.KINDS)}"
-            )
+            known = ", ".join(kinds.KINDS)
+            raise cells.SpecError(f"figure '{name}': unknown kind '{entry.get('kind')}'; known: {known}")
         try:
             drawn = kinds.KINDS[entry["kind"]](experiment, part, entry, styles)
-        except selection.NoData as reason:
+        except cells.NoData as reason:
             print(f"{name}: not drawn: {reason}", file=sys.stderr)
             continue
         data[name] = numbers(drawn)
@@ -170,9 +164,7 @@ def _cells_of(arguments):
     by_hash = {cell.hash: cell for cell in experiment.all_cells() if cell.n}
     for hash in (arguments.of, arguments.over):
         if hash not in by_hash:
-            raise selection.SpecError(
-                f"experiment '{experiment.id}': no cell with results has config_hash {hash}"
-            )
+            raise cells.SpecError(f"experiment '{experiment.id}': no cell with results has config_hash {hash}")
     return by_hash[arguments.of], by_hash[arguments.over]
 
 
@@ -191,7 +183,7 @@ def explain_pair(arguments):
         drawn = explain_picture.timelines(of, over, found)
         paths = write_figure(drawn, arguments.out, explain_picture.file_name(of, over))
         found["figures"], missing = list(map(str, paths)), ""
-    except selection.NoData as reason:
+    except cells.NoData as reason:
         found["figures"], missing = [], f"not drawn: {reason}"
     if arguments.json:
         print(json.dumps(found, indent=1))
@@ -202,19 +194,9 @@ def explain_pair(arguments):
 
 
 def draw_answer(module, arguments):
-    """Draws an answer of `sparfuse advise`; `module` knows its form."""
-    found = read_json(arguments.data)
-    paths = write_figure(module.draw(found), arguments.out, module.file_name(found))
-    if not arguments.quiet:
-        print(*paths, sep="\n")
-    return 0
-
-
-def draw_comparison(arguments):
-    found = read_json(arguments.data)
-    for experiment, part, cells in compare.parts_of(found):
-        drawn = compare.draw(found, experiment, part, cells)
-        paths = write_figure(drawn, arguments.out, compare.file_name(experiment, part))
+    """Draws what `sparfuse advise` or `sparfuse compare` found; `module` knows its form."""
+    for name, drawn in module.drawings(read_json(arguments.data)):
+        paths = write_figure(drawn, arguments.out, name)
         if not arguments.quiet:
             print(*paths, sep="\n")
     return 0
@@ -240,7 +222,7 @@ def main(argv=None):
         ("paper", write_paper, ["results", "index", "out"], [], []),
         ("phase", functools.partial(draw_answer, phase), ["data", "out"], [], ["quiet"]),
         ("rates", functools.partial(draw_answer, rates), ["data", "out"], [], ["quiet"]),
-        ("compare", draw_comparison, ["data", "out"], [], ["quiet"]),
+        ("compare", functools.partial(draw_answer, compare), ["data", "out"], [], ["quiet"]),
         ("site", write_site, ["data", "out"], [], []),
     ):
         sub = verbs.add_parser(verb)
@@ -257,7 +239,7 @@ def main(argv=None):
     except BrokenPipeError:  # whoever reads has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (selection.SpecError, series.SeriesError, OSError) as error:
+    except (cells.SpecError, series.SeriesError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

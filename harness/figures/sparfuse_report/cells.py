@@ -54,6 +54,10 @@ def text_of(interval):
     return interval.text if interval else wording.NONE
 
 
+def value_of(interval):
+    return interval.value if interval else None
+
+
 class Trial:
     """A trial that counts for its cell."""
 
@@ -70,9 +74,7 @@ class Cell:
     def __init__(self, part, fields):
         for name in ("config", "config_hash", "label", "metrics", "trials"):
             if name not in fields:
-                raise SpecError(
-                    f"part '{part.id}': a cell without {name}: {canonical(fields)[:200]}"
-                )
+                raise SpecError(f"part '{part.id}': a cell without {name}: {canonical(fields)[:200]}")
         self.part, self.fields, self.config = part, fields, fields["config"]
         self.hash, self.metrics = fields["config_hash"], fields["metrics"]
         self.dense, self.oversubscribed = fields["dense"], fields["oversubscribed"]
@@ -116,8 +118,7 @@ class Cell:
         return Interval.of(self.metrics.get(metric, {}).get("average"))
 
     def mean(self, metric):
-        average = self.average(metric)
-        return None if average is None else average.value
+        return value_of(self.average(metric))
 
     def interval(self, metric):
         """Geometric mean over blocks with its interval; None without positive values."""
@@ -142,15 +143,8 @@ class Cell:
         return self.fields["failure"] or None
 
     def describe(self):
-        words = [
-            self.label,
-            str(self.workload),
-            f"{self.workers} workers",
-            self.link_in_full,
-        ]
-        if not self.dense:
-            words.insert(1, f"density {self.density:g}")
-        return ", ".join(words)
+        density = [] if self.dense else [f"density {self.density:g}"]
+        return ", ".join([self.label, *density, self.workload, f"{self.workers} workers", self.link_in_full])
 
 
 class Part:
@@ -198,30 +192,24 @@ class Experiment:
         self.id, self.title = spec["id"], spec.get("title") or spec["id"]
         self.paper, self.results = spec.get("paper"), results
         self.preliminary_below = spec["preliminary_below"]
-        self.confidence = spec["confidence"]
         self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
         self.provenance = spec["provenance"]
         self.judged, self.csv = spec["judged"], spec["csv"]  # verdicts of claims; CSV of every number
         self.disturbed = spec.get("disturbed") or ""  # a sentence on disturbed trials
-        self.parts = []
-        for part in spec["parts"]:
-            self.parts.append(Part(self, part))
+        self.parts = [Part(self, part) for part in spec["parts"]]
+        self._by_id = {part.id: part for part in self.parts}
         self.methods = list(  # methods and their labels
             dict.fromkeys(name for cell in self.all_cells() for name in (cell.method, cell.label))
         )
 
     def part(self, name):
-        for part in self.parts:
-            if part.id == name:
-                return part
-        raise SpecError(
-            f"experiment '{self.id}' has no part '{name}'; "
-            f"it has {', '.join(part.id for part in self.parts)}"
-        )
+        if name not in self._by_id:
+            raise SpecError(f"experiment '{self.id}' has no part '{name}'; it has {', '.join(self._by_id)}")
+        return self._by_id[name]
 
     def predicted(self, part):
         """The part that holds the modelled twins of `part`'s cells; None if there is none."""
-        return next((other for other in self.parts if other.id == part.id + ".predicted"), None)
+        return self._by_id.get(part.id + ".predicted")
 
     def all_cells(self):
         return [cell for part in self.parts for cell in part.cells]

@@ -254,5 +254,13 @@ def _caption(found, cells):
     )
 
 
+def drawings(found):
+    """[(file name, figure)] of each part."""
+    return [
+        (file_name(experiment, part), draw(found, experiment, part, cells))
+        for experiment, part, cells in parts_of(found)
+    ]
+
+
 def draw(found, experiment, part, cells):
     return (draw_pair if len(found["sides"]) == 2 else draw_slopes)(found, experiment, part, cells)

@@ -24,9 +24,7 @@ def _slowest(steps, step):
 def _steps_of(trial):
     steps = trial.series("steps.npy")
     if steps is None or not steps["measured"].any():
-        raise series.SeriesError(
-            f"{trial.directory / 'steps.npy'}: expected at least one measured step"
-        )
+        raise series.SeriesError(f"{trial.directory / 'steps.npy'}: expected at least one measured step")
     return steps
 
 
@@ -55,9 +53,7 @@ def parts_of(trial, every=1):
     steps = _steps_of(trial)
     if every > 1:
         steps = _mean_steps(steps, every)
-    rows = np.array(
-        [_slowest(steps, step) for step in np.unique(steps["step"][steps["measured"]])]
-    )
+    rows = np.array([_slowest(steps, step) for step in np.unique(steps["step"][steps["measured"]])])
     seconds = steps["step_seconds"][rows]
     drop = len(rows) // 3
     middle = rows[np.argsort(seconds, kind="stable")][drop : len(rows) - drop]
@@ -94,12 +90,8 @@ def traced_steps(trial):
     found = []
     for step in np.unique(spans["step"]):
         inside = spans[spans["step"] == step]
-        ends = {
-            int(rank): float(inside["end_seconds"][inside["rank"] == rank].max())
-            for rank in np.unique(inside["rank"])
-        }
-        rank = max(ends, key=lambda each: (ends[each], -each))
-        found.append((int(step), rank, inside))
+        last = inside[inside["end_seconds"] == inside["end_seconds"].max()]
+        found.append((int(step), int(last["rank"].min()), inside))
     return found
 
 

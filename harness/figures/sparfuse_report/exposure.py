@@ -7,7 +7,7 @@ the exchange that begins next. The pieces of a step add up to its exposed commun
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -20,27 +20,29 @@ def _covering(spans, mask, begin, end):
     return np.flatnonzero(mask & (spans["begin_seconds"] <= begin) & (spans["end_seconds"] >= end))
 
 
-def lasting(spans):
-    """{(lane, label, occurrence): seconds} of the exchanges of one rank in one step."""
-    seconds, seen = {}, defaultdict(int)
+def _exchanges(spans):
+    """(position, (lane, label, occurrence)) of the exchanges of one rank in one step."""
+    seen = Counter()
     for at in np.flatnonzero(spans["kind"] == "exchange"):
         name = (spans["lane"][at], spans["label"][at])
-        seconds[(*name, seen[name])] = float(spans["end_seconds"][at] - spans["begin_seconds"][at])
+        yield at, (*name, seen[name])
         seen[name] += 1
-    return seconds
+
+
+def lasting(spans):
+    """{(lane, label, occurrence): seconds} of the exchanges of one rank in one step."""
+    seconds = spans["end_seconds"] - spans["begin_seconds"]
+    return {name: float(seconds[at]) for at, name in _exchanges(spans)}
 
 
 def _ready_by(spans, shortest):
     """{position of an exchange: second at which the last rank came to it}. An exchange is shortest on
     that rank, and ends at the same time on all. The clocks of ranks are not compared."""
-    ready, seen = {}, defaultdict(int)
-    for at in np.flatnonzero(spans["kind"] == "exchange"):
-        name = (spans["lane"][at], spans["label"][at])
-        alone = shortest.get((*name, seen[name]))
-        seen[name] += 1
-        if alone is not None:
-            ready[at] = float(spans["end_seconds"][at]) - alone
-    return ready
+    return {
+        at: float(spans["end_seconds"][at]) - shortest[name]
+        for at, name in _exchanges(spans)
+        if name in shortest
+    }
 
 
 def _holders(spans, begin, end):

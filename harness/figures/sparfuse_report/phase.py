@@ -10,8 +10,8 @@ ROW = 0.55  # inches of a row of points
 LABEL_SIZE = 7
 
 
-def file_name(found):
-    return f"phase-{wording.workload(found['workload'])}-on-{found['cluster']}"
+def drawings(found):
+    return [(f"phase-{wording.workload(found['workload'])}-on-{found['cluster']}", draw(found))]
 
 
 def _luminance(colour):

@@ -7,8 +7,8 @@ from sparfuse_report.drawn import Drawn
 HEIGHT = 2.6  # inches
 
 
-def file_name(found):
-    return f"utilisation-{wording.workload(found['workload'])}-on-{found['cluster']}"
+def drawings(found):
+    return [(f"utilisation-{wording.workload(found['workload'])}-on-{found['cluster']}", draw(found))]
 
 
 def draw(found):
@@ -17,26 +17,20 @@ def draw(found):
     styles = style.Styles(methods)
     made, grid = style.figure(1, 1, HEIGHT)
     axes = grid[0, 0]
-    never = []
-    handles = {}
+    never, handles = [], {}
+    percents = [100 * wanted for wanted in found["utilisations"]]
     for each in found["methods"]:
-        points = [
-            (gbps, 100 * wanted)
-            for gbps, wanted in zip(each["gbps"], found["utilisations"])
-            if gbps is not None
-        ]
+        name = each["method"]
+        points = [(gbps, percent) for gbps, percent in zip(each["gbps"], percents) if gbps is not None]
         if not points:
-            never.append(each["method"])
+            never.append(name)
             continue
-        look = styles[each["method"]]
-        (line,) = axes.plot(
-            *zip(*points), marker=look.marker, markersize=4, label=each["method"], **look.line()
-        )
-        handles[each["method"]] = line
+        look = styles[name]
+        (handles[name],) = axes.plot(*zip(*points), marker=look.marker, markersize=4, label=name, **look.line())
     axes.set_xscale("log")
     axes.set_xlabel(wording.axis("card_bandwidth", "Gbit/s"))
     axes.set_ylabel("utilisation, %")
-    axes.set_yticks([100 * wanted for wanted in found["utilisations"]])
+    axes.set_yticks(percents)
     workload = wording.workload(found["workload"])
     text = (
         f"Setting: {workload}, batch {found['batch_per_worker']} a worker, {found['workers']} "
@@ -46,9 +40,5 @@ def draw(found):
     )
     if never:
         text += f" No rate is enough for half of a step: {', '.join(never)}."
-    return Drawn(
-        made,
-        f"The bandwidth that {workload} needs",
-        text,
-        [handles[name] for name in styles.sort(handles)],
-    )
+    title = f"The bandwidth that {workload} needs"
+    return Drawn(made, title, text, [handles[name] for name in styles.sort(handles)])

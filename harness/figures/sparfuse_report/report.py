@@ -65,12 +65,7 @@ def _failures(experiment):
             disturbed.append((*named, f"block {trial['block']}", trial["step"], trial["why"]))
         if cell.failure() in ("not run", "stale"):
             without.append((*named, cell.failure()))
-    return {
-        "failed": failed,
-        "called_bad": called_bad,
-        "disturbed": disturbed,
-        "without": without,
-    }
+    return {"failed": failed, "called_bad": called_bad, "disturbed": disturbed, "without": without}
 
 
 def _excluded(experiment):
@@ -84,36 +79,26 @@ def _excluded(experiment):
     return rows
 
 
-class Checked:
-    """The comparison of a part's cells with their modelled twins."""
-
-    def __init__(self, experiment, part, twin, styles):
-        self.title, self.table, self.figure = part.title, part.prediction["table"], None
-        drawn = any(entry.get("kind") == "prediction" for entry in part.figures + twin.figures)
-        if self.table["rows"] and not drawn:  # else its part shows the figure
-            entry, name = {"kind": "prediction"}, f"prediction-{part.id}"
-            self.figure = drawn_figure(experiment, part, entry, styles, name)
-
-
 def _checked(experiment, styles):
-    twins = [(part, experiment.predicted(part)) for part in experiment.parts]
-    return [
-        Checked(experiment, part, twin, styles)
-        for part, twin in twins
-        if twin is not None and part.prediction is not None
-    ]
+    """[(title, table, figure or None)] of the parts whose cells have modelled twins."""
+    found = []
+    for part in experiment.parts:
+        twin = experiment.predicted(part)
+        if twin is None or part.prediction is None:
+            continue
+        table, figure = part.prediction["table"], None
+        drawn = any(entry.get("kind") == "prediction" for entry in part.figures + twin.figures)
+        if table["rows"] and not drawn:  # else its part shows the figure
+            entry = {"kind": "prediction"}
+            figure = drawn_figure(experiment, part, entry, styles, f"prediction-{part.id}")
+        found.append((part.title, table, figure))
+    return found
 
 
 def _origin(experiment):
     """[(name, words)] of the origin of the numbers."""
     said = experiment.provenance
-    links = sorted(
-        {
-            f"{cell.link_in_full} ({cell.mode})"
-            for cell in experiment.all_cells()
-            if cell.n
-        }
-    )
+    links = sorted({f"{cell.link_in_full} ({cell.mode})" for cell in experiment.all_cells() if cell.n})
     left_out = {
         words: sum(part.left_out.get(name, 0) for part in experiment.parts)
         for name, words in (
@@ -122,9 +107,7 @@ def _origin(experiment):
             ("older_profiles", "of older profiles"),
         )
     }
-    sources = [
-        f"{each['source'] or 'unknown'} ({each['trials']} trials)" for each in said["sources"]
-    ]
+    sources = [f"{each['source'] or 'unknown'} ({each['trials']} trials)" for each in said["sources"]]
     return [
         ("Trials", f"{said['trials']} count"),
         ("Left out", ", ".join(f"{n} {words}" for words, n in left_out.items() if n) or "none"),
@@ -166,14 +149,10 @@ def _tables(experiment):
     """[(part, words on the number of its cells)]."""
     found = []
     for part in _shown_parts(experiment):
-        counts = sum(1 for cell in part.cells if cell.n)
-        quiet = (None, "not run", "stale", "disturbed")
-        failed = sum(cell.failure() not in quiet for cell in part.cells)
-        counted = (
-            f"{len(part.cells)} cells, {counts} with trials that count, "
-            f"{failed} failed, {len(part.excluded)} excluded."
-        )
-        found.append((part, counted))
+        counts = sum(cell.n > 0 for cell in part.cells)
+        failed = sum(cell.failure() not in (None, "not run", "stale", "disturbed") for cell in part.cells)
+        counted = f"{counts} with trials that count, {failed} failed, {len(part.excluded)} excluded."
+        found.append((part, f"{len(part.cells)} cells, {counted}"))
     return found
 
 

@@ -110,13 +110,8 @@ def breakdown(experiment, part, figure, styles):
 
 def _our_parts(axes, place, height, cell, scale, seen):
     """Draws one of our bars; returns its end."""
-    left = 0.0
-    for metric, kind, _ in BREAKDOWN:
-        value = (cell.mean(metric) or 0.0) * scale
-        if value > 0:
-            axes.barh(place, value, height, left=left, **style.work(kind))
-            left += value
-            seen.add(kind)
+    parts = [(kind, (cell.mean(metric) or 0.0) * scale) for metric, kind, _ in BREAKDOWN]
+    left = _stack(axes, place, height, [part for part in parts if part[1] > 0], seen)
     step = (cell.mean("step_seconds") or 0.0) * scale
     ends = [place - height * 0.6, place + height * 0.6]
     look = {"color": style.INK, "linewidth": 1.6, "solid_capstyle": "butt", "zorder": 5}
@@ -132,15 +127,19 @@ def _total(theirs):
     return sum(_seconds(row) for row in theirs.values())
 
 
-def _their_parts(axes, place, theirs, scale, seen, calibrated):
+def _stack(axes, place, height, parts, seen, **more):
+    """Draws parts, [(kind of work, length)], one behind the other; returns the end."""
     left = 0.0
-    for component, kind in PUBLISHED_PARTS.items():
-        if component in theirs:
-            value = _seconds(theirs[component]) * scale
-            look = {**style.work(kind), "edgecolor": style.QUIET, "alpha": PALE["alpha"]}
-            axes.barh(place, value, 0.32, left=left, **look)
-            left += value
-            seen.add(kind)
+    for kind, value in parts:
+        axes.barh(place, value, height, left=left, **{**style.work(kind), **more})
+        left += value
+        seen.add(kind)
+    return left
+
+
+def _their_parts(axes, place, theirs, scale, seen, calibrated):
+    parts = [(kind, _seconds(theirs[each]) * scale) for each, kind in PUBLISHED_PARTS.items() if each in theirs]
+    left = _stack(axes, place, 0.32, parts, seen, edgecolor=style.QUIET, alpha=PALE["alpha"])
     words = f"{wording.number(left)}, calibration input" if calibrated else wording.number(left)
     _write_beside(axes, left, place, words)
     return left

@@ -8,13 +8,12 @@ from sparfuse_report.drawn import Drawn, caption
 def _choose(part, figure):
     """(cells, [(cell, trial)] with spans) of the panel in which most methods kept spans; of equal
     panels, the first."""
-    best = None
+    found = []
     for panel in selection.panels(part, figure):
-        inside = panel.cells
-        kept = [(cell, trial) for cell in inside if (trial := timeline.typical_trial(cell))]
-        if kept and (best is None or len(kept) > len(best[1])):
-            best = (inside, kept)
-    if best is None:
+        kept = [(cell, trial) for cell in panel.cells if (trial := timeline.typical_trial(cell))]
+        found.append((panel.cells, kept))
+    best = max(found, key=lambda each: len(each[1]), default=([], []))
+    if not best[1]:
         raise selection.NoData(f"no trial of part '{part.id}' counts that kept spans")
     return best
 

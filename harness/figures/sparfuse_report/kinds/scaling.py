@@ -76,14 +76,10 @@ class _Drawing:
             for look in [self.styles[name]]
         ]
         seen = {cell.mode for cell in self.points}
-        for mode, marker, size, words in (
-            ("emulated", "o", 5, "emulated (filled)"),
-            ("measured", "s", 4.4, "measured (square)"),
-        ):
+        for mode, marker, size, shape in (("emulated", "o", 5, "filled"), ("measured", "s", 4.4, "square")):
             if mode in seen:
-                handles.append(
-                    style.entry(words, marker=marker, markersize=size, color=style.QUIET, **FILLED)
-                )
+                look = {"marker": marker, "markersize": size, "color": style.QUIET, **FILLED}
+                handles.append(style.entry(f"{mode} ({shape})", **look))
         if self.crowded:
             handles.append(style.entry("oversubscribed", **RING))
         return handles + self.beside.handles(points=True)

@@ -49,13 +49,14 @@ def pages(data):
     """Yields (path within the site, HTML)."""
     store = Store(data)
     yield "index.html", _page("index", store, index.shown(store), up="")
-    for key in store.systems:
-        yield store.system(key).path(), _page("system", store, subjects.system(store, key))
-    for name in store.methods:
-        yield store.method(name).path(), _page("part", store, subjects.method(store, name))
-    for name in store.workloads:
-        yield store.workload(name).path(), _page("part", store, subjects.workload(store, name))
-    for name in store.experiments:
-        yield store.experiment(name).path(), _page("experiment", store, subjects.experiment(store, name))
+    for kind, template, names in (
+        ("system", "system", store.systems),
+        ("method", "part", store.methods),
+        ("workload", "part", store.workloads),
+        ("experiment", "experiment", store.experiments),
+    ):
+        shown = getattr(subjects, kind)
+        for name in names:
+            yield store.page(kind, name).path(), _page(template, store, shown(store, name))
     for pair in store.pairs:
         yield store.pair(pair).path(), _page("pair", store, pairs.shown(store, pair))

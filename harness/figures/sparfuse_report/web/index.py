@@ -1,10 +1,14 @@
 """Makes the content of a site's first page: new results, and lists of pages."""
 
+from operator import itemgetter
+
 from sparfuse_report import wording
+from sparfuse_report.cells import value_of
 from sparfuse_report.web.forest import Scale
-from sparfuse_report.web.table import Column, Table, count, dates, links, look_of, number, ran, span
+from sparfuse_report.web.table import Column, Table, count, dates, look_of, number, pages, ran
 
 NEWEST = 10
+name_of = itemgetter(0)  # of a row: its subject's name is first
 WORDS = {
     "agree": ("agree",),
     "differ": ("first", "second"),
@@ -21,19 +25,14 @@ def shown(store):
     return {
         "title": "Results",
         "facts": [
-            count(len(store.systems), "system"),
-            count(len(store.methods), "method"),
-            count(len(store.workloads), "workload"),
-            count(len(store.experiments), "experiment"),
+            *(count(len(getattr(store, f"{kind}s")), kind) for kind in ("system", "method", "workload", "experiment")),
             count(trials, "trial"),
         ],
         "newest": newest,
         "tables": [
-            ("systems", _systems(store)),
-            ("methods", _methods(store)),
-            ("workloads", _workloads(store)),
-            ("experiments", _experiments(store)),
-            ("pairs", _pairs(store)),
+            (table.name.removeprefix("all-"), table)
+            for make in (_systems, _methods, _workloads, _experiments, _pairs)
+            if (table := make(store))
         ],
     }
 
@@ -57,7 +56,7 @@ def _systems(store):
         for key, system in store.systems.items()
     ]
     columns = [
-        links("system", lambda row: store.system(row[0])),
+        pages(store, "system", name_of),
         Column("hardware", lambda row: row[1]["hardware"], kind="setting"),
         _modes(store, lambda row: row[2]),
         number("experiments", lambda row: len(row[3])),
@@ -81,12 +80,19 @@ def _spans(store, cells_of, metric):
     return columns
 
 
+def _words(cells):
+    """The span and number of the cells' ratios, as "0.61x to 1.42x (8)"."""
+    ratios = sorted((cell.ratio for cell in cells), key=value_of)
+    low, high = (ratios[place].text.partition(" ")[0] for place in (0, -1))
+    return f"{low if low == high else f'{low} to {high}'} ({len(ratios)})"
+
+
 def _span(store, mode, have):
     scale = Scale([cell.ratio for cells in have.values() for cell in cells])
 
     def lines(row):
         cells = have[row[0]]
-        return [(scale.strip([cell.ratio for cell in cells]), ""), (span(cells), "")] if cells else []
+        return [(scale.strip([cell.ratio for cell in cells]), ""), (_words(cells), "")] if cells else []
 
     def most(row):
         return max((cell.ratio.value for cell in have[row[0]]), default=None)
@@ -99,7 +105,7 @@ def _methods(store):
     cells_of = {name: store.cells_of(method=name) for name in store.methods}
     rows = [(name, store.methods[name], cells_of[name]) for name in store.methods]
     columns = [
-        links("method", lambda row: store.method(row[0])),
+        pages(store, "method", name_of),
         Column("description", lambda row: row[1].get("title", "not known here"), kind="setting"),
         Column("source", lambda row: row[1].get("source", ""), kind="setting"),
         _several("systems", lambda row: row[2]),
@@ -112,7 +118,7 @@ def _methods(store):
 def _workloads(store):
     rows = [(name, fields, store.cells_of(workload=name)) for name, fields in store.workloads.items()]
     columns = [
-        links("workload", lambda row: store.workload(row[0])),
+        pages(store, "workload", name_of),
         Column("description", lambda row: row[1].get("summary", "not known here"), kind="setting"),
         Column(
             "parameters",
@@ -132,7 +138,7 @@ def _experiments(store):
         for name in store.experiments
     ]
     columns = [
-        links("experiment", lambda row: store.experiment(row[0])),
+        pages(store, "experiment", name_of),
         _modes(store, lambda row: row[1]),
         number("systems", lambda row: len(row[2])),
         _several("methods", lambda row: row[1]),
@@ -149,7 +155,7 @@ def _pairs(store):
         return number(word, lambda pair: sum(cell["verdict"] in WORDS[word] for cell in pair["cells"]))
 
     columns = [
-        links("systems", store.pair),
+        Column("systems", lambda pair: (store.pair(pair), ""), look="link"),
         number("ratios", lambda pair: len(pair["cells"])),
         *map(verdicts, WORDS),
     ]

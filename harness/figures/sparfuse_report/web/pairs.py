@@ -1,20 +1,10 @@
 """Makes the content of the page of two systems: the result of `sparfuse compare`."""
 
-from sparfuse_report.cells import Interval, text_of
+from sparfuse_report.cells import Interval, text_of, value_of
 from sparfuse_report.page import anchor_of
 from sparfuse_report.web.forest import Scale
-from sparfuse_report.web.store import common_setting
-from sparfuse_report.web.table import (
-    Column,
-    Group,
-    Table,
-    count,
-    links,
-    look_of,
-    number,
-    quiet,
-    value_of,
-)
+from sparfuse_report.web.store import common_setting, modes_and_metrics
+from sparfuse_report.web.table import Column, Group, Table, count, look_of, number, pages, quiet
 
 LOOKS = {"first": "place-first", "second": "place-second", "agree": "good"}
 
@@ -58,19 +48,15 @@ def shown(store, pair):
         "title": store.pair(pair).words,
         "facts": [f"ratios to {store.reference}"],
         "pair": pair,
-        "parts": [
-            (*part, regimes[part], _groups(store, pair, rows)) for part, rows in parts.items()
-        ],
+        "parts": [(*part, regimes[part], _groups(store, pair, rows)) for part, rows in parts.items()],
     }
 
 
 def _groups(store, pair, rows):
-    found = []
-    for mode in store.modes:
-        of_mode = [row for row in rows if row.cell.mode == mode]
-        for metric in sorted({row.cell.metric for row in of_mode}, reverse=True):
-            found.append(_group(store, pair, [row for row in of_mode if row.cell.metric == metric]))
-    return found
+    return [
+        _group(store, pair, [row for row in rows if (row.cell.mode, row.cell.metric) == of])
+        for of in modes_and_metrics(store, [row.cell for row in rows])
+    ]
 
 
 def _ratio(store, pair, place):
@@ -99,8 +85,8 @@ def _group(store, pair, rows):
     cell, common = rows[0].cell, common_setting([row.cell for row in rows])
     scale = Scale([ratio for row in rows for ratio in row.ratios])
     columns = [
-        links("method", lambda row: store.method(row.cell.method)),
-        links("workload", lambda row: store.workload(row.cell.workload)),
+        pages(store, "method", lambda row: row.cell.method),
+        pages(store, "workload", lambda row: row.cell.workload),
         number("workers", lambda row: row.cell.workers),
         Column("setting", lambda row: row.cell.words(common), kind="setting"),
         _ratio(store, pair, 0),
@@ -112,11 +98,7 @@ def _group(store, pair, rows):
             kind="drawing",
             scale=scale,
         ),
-        Column(
-            "quotient",
-            lambda row: text_of(row.quotient),
-            lambda row: value_of(row.quotient),
-        ),
+        Column("quotient", lambda row: text_of(row.quotient), lambda row: value_of(row.quotient)),
         Column("verdict", Compared.verdict, look="lines", kind="setting"),
         Column("n", lambda row: ", ".join(map(str, row.blocks)), lambda row: min(row.blocks)),
         _absolute(pair, 0),

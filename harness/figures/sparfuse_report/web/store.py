@@ -72,6 +72,13 @@ def common_setting(cells):
     ]
 
 
+def modes_and_metrics(store, cells):
+    """(mode, metric) of each table on a page of these cells, in the order of the tables."""
+    for mode in store.modes:
+        for metric in sorted({cell.metric for cell in cells if cell.mode == mode}, reverse=True):
+            yield mode, metric
+
+
 class Store:
     def __init__(self, data):
         self.data = data
@@ -103,20 +110,9 @@ class Store:
     def runs_of(self, **wanted):
         return [run for run in self.runs if all(run[key] == value for key, value in wanted.items())]
 
-    def system(self, key):
-        return Link("systems", key, self.systems[key]["name"])
-
-    @staticmethod
-    def method(name):
-        return Link("methods", name, name)
-
-    @staticmethod
-    def workload(name):
-        return Link("workloads", name, name)
-
-    @staticmethod
-    def experiment(name):
-        return Link("experiments", name, name)
+    def page(self, kind, name):
+        """The page of a "system", by its key, or of a "method", a "workload" or an "experiment"."""
+        return Link(f"{kind}s", name, self.systems[name]["name"] if kind == "system" else name)
 
     def pair(self, pair):
         """The page of two systems; its name joins both keys."""

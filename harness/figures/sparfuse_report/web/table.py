@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Callable
 
 from sparfuse_report import wording
+from sparfuse_report.cells import value_of
 from sparfuse_report.page import anchor_of
 from sparfuse_report.web.forest import Scale
-from sparfuse_report.web.store import common_setting
+from sparfuse_report.web.store import common_setting, modes_and_metrics
 
 
 @dataclass
@@ -48,8 +49,9 @@ class Group:
     table: Table
 
 
-def links(title, of, anchor=lambda row: ""):
-    return Column(title, lambda row: (of(row), anchor(row)), look="link")
+def pages(store, kind, name_of, anchor=lambda row: ""):
+    """The column of links to the pages of a kind of subjects, such as "method"."""
+    return Column(kind, lambda row: (store.page(kind, name_of(row)), anchor(row)), look="link")
 
 
 def number(title, of):
@@ -65,14 +67,10 @@ def quiet(words):
     return [(words, "quiet")] if words else []
 
 
-def value_of(interval):
-    return interval.value if interval else None
-
-
 def _subjects(store, without, of=lambda row: row):
     """The columns of a cell's method, system and workload, which have pages of their own."""
     return [
-        links(what, lambda row, what=what: getattr(store, what)(getattr(of(row), what)))
+        pages(store, what, lambda row, what=what: getattr(of(row), what))
         for what in ("method", "system", "workload")
         if what not in without
     ]
@@ -96,7 +94,7 @@ class Blocks:
         if cell.disturbed > cell.apart and cell.kind == "throughput":
             self.words += f" ({cell.disturbed - cell.apart} disturbed)"
         self.trials, self.anchor = cell.trials, cell.reference_anchor
-        self.there, self.reference = store.experiment(cell.experiment), store.reference
+        self.there, self.reference = store.page("experiment", cell.experiment), store.reference
 
 
 def _blocks(cell):
@@ -124,8 +122,7 @@ def _columns(store, cells, without, kind, common):
         Column("absolute", _absolute, lambda cell: value_of(cell.absolute), "lines"),
     ]
     if "experiment" not in without:
-        there = links("experiment", lambda cell: store.experiment(cell.experiment), lambda cell: cell.anchor)
-        columns.append(there)
+        columns.append(pages(store, "experiment", lambda cell: cell.experiment, lambda cell: cell.anchor))
     elif len({cell.part for cell in cells}) > 1:
         columns.append(Column("part", lambda cell: cell.part))
     return columns
@@ -138,9 +135,8 @@ def _absolute(cell):
 def groups(store, cells, without=(), anchored=False):
     """A Group for each mode and metric."""
     return [
-        _group(store, [cell for cell in cells if (cell.mode, cell.metric) == (mode, metric)], without, anchored)
-        for mode in store.modes
-        for metric in sorted({cell.metric for cell in cells if cell.mode == mode}, reverse=True)
+        _group(store, [cell for cell in cells if (cell.mode, cell.metric) == of], without, anchored)
+        for of in modes_and_metrics(store, cells)
     ]
 
 
@@ -166,7 +162,7 @@ def failures(store, cells, without):
         Column("what", lambda row: [(row[1]["why"], "alarm")], look="lines"),
         Column("message", lambda row: row[1]["message"], kind="setting"),
         Column("trial", lambda row: row[1]["trial"]),
-        links("experiment", lambda row: store.experiment(row[0].experiment)),
+        pages(store, "experiment", lambda row: row[0].experiment),
     ]
     columns = [each for each in columns if each.title not in without]
     return Table("failed", columns, rows) if rows else None
@@ -176,22 +172,13 @@ def ran(store, runs, *what):
     """A table of the runs, with the columns of the given titles."""
     known = {
         "last trial (UTC)": Column("last trial (UTC)", lambda run: run["last_utc"][:16].replace("T", " ")),
-        "experiment": links("experiment", lambda run: store.experiment(run["experiment"])),
-        "system": links("system", lambda run: store.system(run["system"])),
+        "experiment": pages(store, "experiment", lambda run: run["experiment"]),
+        "system": pages(store, "system", lambda run: run["system"]),
         "hardware": Column("hardware", lambda run: store.systems[run["system"]]["hardware"], kind="setting"),
         "trials": number("trials", lambda run: run["trials"]),
         "dates": Column("dates", lambda run: dates([run])),
     }
     return Table("ran", [known[title] for title in what], runs)
-
-
-def span(cells):
-    """The span and number of the cells' ratios, as "0.61x to 1.42x (8)"; "" without ratios."""
-    ratios = sorted((cell.ratio for cell in cells if cell.ratio), key=value_of)
-    if not ratios:
-        return ""
-    low, high = (ratios[place].text.partition(" ")[0] for place in (0, -1))
-    return f"{low if low == high else f'{low} to {high}'} ({len(ratios)})"
 
 
 def dates(runs):
