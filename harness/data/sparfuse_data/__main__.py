@@ -62,14 +62,10 @@ def main(arguments):
     verb = verbs.add_parser("list")
     verb.add_argument("data")
     verb.add_argument("--json", action="store_true")
-    verb = verbs.add_parser("check")
-    verb.add_argument("folder")
-    verb = verbs.add_parser("score")
-    verb.add_argument("folder")
-    verb.add_argument("predictions")
-    verb = verbs.add_parser("weights")
-    verb.add_argument("file")
-    verb.add_argument("out")
+    for name, places in (("check", ["folder"]), ("score", ["folder", "predictions"]), ("weights", ["file", "out"])):
+        verb = verbs.add_parser(name)
+        for place in places:
+            verb.add_argument(place)
     asked = parser.parse_args(arguments)
     try:
         if asked.verb == "prepare":

@@ -17,22 +17,17 @@ _COARSE = 20  # labels of CIFAR-100's second kind
 _ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"),
             ("_codecs", "encode"), ("numpy._core.multiarray", "_reconstruct")}
 
-# {form: ({split: files}, meta file, key of the labels, key of the class names)}
-_PICKLES: dict[str, tuple[dict[str, list[str]], str, str, str]] = {
-    "CIFAR-10, Python pickles": ({"train": [f"data_batch_{i}" for i in range(1, 6)],
-                                  "test": ["test_batch"]}, "batches.meta", "labels", "label_names"),
-    "CIFAR-100, Python pickles": ({"train": ["train"], "test": ["test"]}, "meta", "fine_labels",
-                                  "fine_label_names"),
-}
-# {form: ({split: files}, file of class names, bytes of labels)}; of two the second is the fine one
-_BINARY: dict[str, tuple[dict[str, list[str]], str, int]] = {
-    "CIFAR-10, binary": ({"train": [f"data_batch_{i}.bin" for i in range(1, 6)],
-                          "test": ["test_batch.bin"]}, "batches.meta.txt", 1),
+_TEN = [f"data_batch_{i}" for i in range(1, 6)]
+# {form: ({split: files}, file of class names, how they are read)}: pickles by the keys of the labels and of
+# the class names, binary files by the bytes of a label, of which the last is the fine one.
+_FORMS: dict[str, tuple[dict[str, list[str]], str, tuple[str, str] | int]] = {
+    "CIFAR-10, Python pickles": ({"train": _TEN, "test": ["test_batch"]}, "batches.meta", ("labels", "label_names")),
+    "CIFAR-100, Python pickles": ({"train": ["train"], "test": ["test"]}, "meta", ("fine_labels", "fine_label_names")),
+    "CIFAR-10, binary": ({"train": [f"{name}.bin" for name in _TEN], "test": ["test_batch.bin"]},
+                         "batches.meta.txt", 1),
     "CIFAR-100, binary": ({"train": ["train.bin"], "test": ["test.bin"]}, "fine_label_names.txt", 2),
 }
-# All of these files.
-_FILES = [(form[0], form[1]) for form in _PICKLES.values()] + [(form[0], form[1]) for form in _BINARY.values()]
-_NAMES = {name for splits, meta in _FILES for name in (meta, *(name for batch in splits.values() for name in batch))}
+_NAMES = {name for splits, meta, _ in _FORMS.values() for names in ([meta], *splits.values()) for name in names}
 
 
 class _OfArrays(pickle.Unpickler):
@@ -61,9 +56,9 @@ class _Files:
         self.place, self.folder, self.members, self.contents = place, None, {}, {}
         self.sums = {}  # MD5 of what was read
         if place.is_dir():
-            names = [place, *(child for child in place.iterdir() if child.is_dir())]
-            self.folder = next((f for f in names if (f / "test_batch").exists() or (f / "test").is_file()
-                                or (f / "test.bin").exists() or (f / "test_batch.bin").exists()), None)
+            folders = [place, *(child for child in place.iterdir() if child.is_dir())]
+            tests = [splits["test"][0] for splits, *_ in _FORMS.values()]
+            self.folder = next((f for f in folders if any((f / name).is_file() for name in tests)), None)
         elif tarfile.is_tarfile(place):
             try:
                 with tarfile.open(place) as tar:
@@ -102,6 +97,12 @@ class _Files:
 
 
 def _names(files, meta, key):
+    """The class names in a pickle under a key; without a key in a text."""
+    if key is None:
+        try:
+            return files.read(meta).decode().split()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{files.place}/{meta}: is not UTF-8 ({error.reason}); expected names") from error
     table = _unpickle(files.read(meta), meta)
     try:
         return [name.decode() if isinstance(name, bytes) else str(name) for name in table[key]]
@@ -111,22 +112,26 @@ def _names(files, meta, key):
 
 
 def find(place):
-    """The data set at a folder or a tar, or None if it is not CIFAR."""
+    """The data set at a folder or a tar, or None if it is not CIFAR. Images stay in the order of their
+    files: that of both forms is the same."""
     files = _Files(place)
-    for form, (splits, meta, labels, names) in _PICKLES.items():
-        if all(files.has(name) for batch in splits.values() for name in batch):
-            if not files.has(meta):
-                raise DataError(f"{place}: lacks {meta}; expected it beside the images")
-            return _of_pickles(place, files, form, splits, _names(files, meta, names), labels)
-    for form, (splits, names, width) in _BINARY.items():
-        if all(files.has(name) for batch in splits.values() for name in batch):
-            if not files.has(names):
-                raise DataError(f"{place}: lacks {names}; expected it beside the images")
-            try:
-                classes = files.read(names).decode().split()
-            except UnicodeDecodeError as error:
-                raise DataError(f"{place}/{names}: is not UTF-8 ({error.reason}); expected names") from error
-            return _of_binary(place, files, form, splits, classes, width)
+    for form, (splits, meta, how) in _FORMS.items():
+        if not all(files.has(name) for batch in splits.values() for name in batch):
+            continue
+        if not files.has(meta):
+            raise DataError(f"{place}: lacks {meta}; expected it beside the images")
+        pickled = isinstance(how, tuple)
+        classes = _names(files, meta, how[1] if pickled else None)
+        found = {}
+        for split, names in splits.items():
+            entries = found[split] = []
+            for name in names:
+                data, file = files.read(name), f"{place}/{name}"
+                labels, images = _of_pickle(data, file, how[0]) if pickled else _of_binary(data, file, how)
+                _check_labels(labels, classes, file)
+                entries += [Entry(label, f"{name}/{i}", PIXELS, image)
+                            for i, (label, image) in enumerate(zip(labels, images))]
+        return Images(form, classes, found, bytes, coding="planes", shape=(3, 32, 32), sums=files.sums)
     return None
 
 
@@ -141,47 +146,30 @@ def _check_labels(labels, classes, place):
                         f"{len(classes) - 1}: are these the coarse ones?")
 
 
-def _of_pickles(place, files, form, splits, classes, key):
-    found = {}
-    for split, names in splits.items():
-        entries = found[split] = []
-        for name in names:
-            table = _unpickle(files.read(name), f"{place}/{name}")
-            if key not in table or "data" not in table:
-                raise DataError(f"{place}/{name}: has the keys {', '.join(sorted(table))}; expected data "
-                                f"and {key}: is this the other CIFAR?")
-            images, labels = table["data"], table[key]
-            if not isinstance(images, numpy.ndarray) or not isinstance(labels, list):
-                raise DataError(f"{place}/{name}: data is a {type(images).__name__} and {key} a "
-                                f"{type(labels).__name__}; expected an array and a list")
-            if images.shape != (len(labels), PIXELS) or images.dtype != "uint8":
-                raise DataError(f"{place}/{name}: data is {images.dtype} {list(images.shape)}; expected "
-                                f"uint8 [{len(labels)}, {PIXELS}]")
-            _check_labels(labels, classes, f"{place}/{name}")
-            entries += [Entry(label, f"{name}/{i}", PIXELS, images[i])
-                        for i, label in enumerate(labels)]
-    return _in_order(form, classes, found, lambda image: image.tobytes(), files)
+def _of_pickle(data, place, key):
+    """(labels, images) of a file."""
+    table = _unpickle(data, place)
+    if key not in table or "data" not in table:
+        raise DataError(f"{place}: has the keys {', '.join(sorted(table))}; expected data "
+                        f"and {key}: is this the other CIFAR?")
+    images, labels = table["data"], table[key]
+    if not isinstance(images, numpy.ndarray) or not isinstance(labels, list):
+        raise DataError(f"{place}: data is a {type(images).__name__} and {key} a "
+                        f"{type(labels).__name__}; expected an array and a list")
+    if images.shape != (len(labels), PIXELS) or images.dtype != "uint8":
+        raise DataError(f"{place}: data is {images.dtype} {list(images.shape)}; expected "
+                        f"uint8 [{len(labels)}, {PIXELS}]")
+    return labels, images
 
 
-def _of_binary(place, files, form, splits, classes, width):
-    found, size = {}, width + PIXELS
-    for split, names in splits.items():
-        entries = found[split] = []
-        for name in names:
-            data = files.read(name)
-            if len(data) % size:
-                raise DataError(f"{place}/{name}: has {len(data):,} bytes; expected a multiple of {size}")
-            labels = list(data[width - 1::size])
-            if width == 2 and (coarse := max(data[::size], default=0)) >= _COARSE:
-                raise DataError(f"{place}/{name}: a first byte is {coarse}, the coarse label; expected 0 to "
-                                f"{_COARSE - 1}: are the two labels swapped?")
-            _check_labels(labels, classes, f"{place}/{name}")
-            view = memoryview(data)
-            entries += [Entry(label, f"{name}/{i}", PIXELS, view[i * size + width:(i + 1) * size])
-                        for i, label in enumerate(labels)]
-    return _in_order(form, classes, found, bytes, files)
-
-
-def _in_order(form, classes, splits, read, files):
-    """Images stay in the order of their files: that of both forms is the same."""
-    return Images(form, classes, splits, read, coding="planes", shape=(3, 32, 32), sums=files.sums)
+def _of_binary(data, place, width):
+    """(labels, images) of a file."""
+    size = width + PIXELS
+    if len(data) % size:
+        raise DataError(f"{place}: has {len(data):,} bytes; expected a multiple of {size}")
+    if width == 2 and (coarse := max(data[::size], default=0)) >= _COARSE:
+        raise DataError(f"{place}: a first byte is {coarse}, the coarse label; expected 0 to "
+                        f"{_COARSE - 1}: are the two labels swapped?")
+    view = memoryview(data)
+    images = [view[begin + width:begin + size] for begin in range(0, len(data), size)]
+    return list(data[width - 1::size]), images

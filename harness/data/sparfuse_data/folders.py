@@ -32,11 +32,9 @@ def read_meta(folder):
 def summary(folder):
     """A list's entry for a folder."""
     meta = read_meta(folder)
-    content, size = meta["content"], 0
-    counts = {}
-    for name, split in content["splits"].items():
-        counts[name] = split["count"]
-        size += sum(file["bytes"] for file in split["files"].values())
+    content = meta["content"]
+    counts = {name: split["count"] for name, split in content["splits"].items()}
+    size = sum(file["bytes"] for split in content["splits"].values() for file in split["files"].values())
     return {"name": pathlib.Path(folder).name, "id": meta["id"], "kind": content["kind"],
             "classes": len(content.get("classes", [])),
             "vocabulary": content.get("vocabulary_size", 0), "counts": counts, "bytes": size,

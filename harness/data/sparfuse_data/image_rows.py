@@ -5,6 +5,7 @@ import json
 
 from .errors import DataError
 from .images import Entry, Images
+from .texts import words_of_name
 
 _SPLITS = {"train": ("train",), "test": ("validation", "valid", "val", "test")}
 _IMAGES, _LABELS = ("image", "img"), ("fine_label", "label")
@@ -18,7 +19,7 @@ def find(place, parquet):
         return None
     files = {}
     for path in paths:
-        words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
+        words = words_of_name(path)
         name = next((name for names in _SPLITS.values() for name in names if name in words), None)
         if name is None:
             raise DataError(f"{path}: belongs to no split; expected train, validation or test in its name")

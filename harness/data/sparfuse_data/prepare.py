@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -67,20 +68,16 @@ def recognise(place, labels=None):
         return found
     tars = sorted(p for p in place.iterdir() if p.suffix == ".tar")
     if tars:
-        shards = any(name.endswith((".cls", ".json")) for name, _, _ in _first(images._members_of_tar(tars[0]), 8))
-        return (images.from_shards(place, tars) if shards else
-                images.from_tars(place, tars, labels))
-    if found := image_rows.find(place, texts.parquet) or tfrecords.find(place):
-        return found
-    if found := squad.find(place):
-        return found
-    if found := texts.find(place):
-        return found
-    return images.from_folder(place, labels)
+        first = itertools.islice(images._members_of_tar(tars[0]), 8)
+        shards = any(name.endswith((".cls", ".json")) for name, _, _ in first)
+        return images.from_shards(place, tars) if shards else images.from_tars(place, tars, labels)
+    return (image_rows.find(place, texts.parquet) or tfrecords.find(place) or squad.find(place) or
+            texts.find(place) or images.from_folder(place, labels))
 
 
-def _first(items, count):
-    return [item for item, _ in zip(items, range(count))]
+def _warn(name, warnings, say):
+    for warning in warnings:
+        say(f"warning: {name}: {warning}")
 
 
 def _key(name):
@@ -166,8 +163,7 @@ def _prepare_images(name, place, out, found, accept, say):
         lacking = next(name for number, name in enumerate(found.classes) if number not in met)
         warnings.append(f"{len(found.classes) - len(met)} of {len(found.classes)} classes have no image of "
                         f"train, {lacking} for one")
-    for warning in warnings:
-        say(f"warning: {name}: {warning}")
+    _warn(name, warnings, say)
     listing = hashlib.sha256()
     for split in counts:
         for entry in found.splits[split]:
@@ -233,12 +229,10 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
                                 "it as it is")
             made, files = texts.tokenizer_of(tokenizer)
             size = 1 + max(made.get_vocab().values())
-            facts = {}
             content = {"kind": "text", "tokens": "tokenizer", "vocabulary_size": size,
                        "tokenizer": {path.name: writing.sums_of(path)["sha256"] for path in files}}
-        warnings = check_known(name, facts, accept) if tokenizer is None else []
-        for warning in warnings:
-            say(f"warning: {name}: {warning}")
+        if tokenizer is None:
+            _warn(name, check_known(name, facts, accept), say)
         width = 2 if size < 65536 else 4
         splits = {}
         for split in texts.ordered(found):
@@ -272,8 +266,7 @@ def _prepare_questions(name, place, out, found, tokenizer, windows, accept, say)
     warnings = check_known(name, counts, accept, sums)
     say(f"{place}: {found.form}, {counts['train']:,} questions of train, {counts['test']:,} of test, "
         f"windows of {size['window']} pieces, {size['stride']} apart")
-    for warning in warnings:
-        say(f"warning: {name}: {warning}")
+    _warn(name, warnings, say)
     source = {"form": found.form, "place": pathlib.Path(place).name, "files": sums}
     tokenizer_sums = {path.name: writing.sums_of(path)["sha256"] for path in pieces.files}
     with writing.Folder(out, {**source, **size, "tokenizer": tokenizer_sums}) as folder, \

@@ -1,13 +1,14 @@
 """Reads questions in SQuAD's form, version 1.1, and cuts them into windows of word pieces."""
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import struct
 
 from . import scoring
 from .errors import DataError, refuse_stand_in
-from .texts import parquet
+from .texts import parquet, words_of_name
 
 WINDOW, STRIDE, QUESTION = 384, 128, 64  # pieces of a window, between two, of a question at most
 _SPLITS = {"train": ("train",), "test": ("dev", "validation", "valid", "test")}
@@ -36,10 +37,9 @@ def find(place):
         return None
     files = {}
     for path in sorted(place.iterdir()):
-        words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
         if path.suffix not in (".json", ".parquet") or path.name == "meta.json":
             continue
-        split = next((s for s, names in _SPLITS.items() if set(names) & set(words)), None)
+        split = next((s for s, names in _SPLITS.items() if set(names) & set(words_of_name(path))), None)
         if split is None or not _is_questions(path):
             continue
         if split in files:
@@ -241,14 +241,8 @@ def _spans(count, room, stride):
 
 def _best_span(spans, place):
     """The begin of the window with most context on the poorer side of a piece."""
-    best, most = None, None
-    for begin, length in spans:
-        if not begin <= place < begin + length:
-            continue
-        score = min(place - begin, begin + length - 1 - place) + 0.01 * length
-        if most is None or score > most:
-            best, most = begin, score
-    return best
+    holding = (span for span in spans if span[0] <= place < sum(span))
+    return max(holding, key=lambda span: min(place - span[0], sum(span) - 1 - place) + 0.01 * span[1])[0]
 
 
 def key_of(windows):
@@ -257,9 +251,7 @@ def key_of(windows):
     contexts = []
     for number, text in enumerate(windows.contexts):
         normal, places = scoring.normal_form(text)
-        starts = [0]
-        for character in text:
-            starts.append(starts[-1] + len(character.encode()))
+        starts = [0, *itertools.accumulate(len(character.encode()) for character in text)]
         contexts.append({"text": text, "normal": normal,
                          "pieces": [[starts[b], starts[e], places[b], places[e]]
                                     for _, b, e in windows.cut_context(number)]})

@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import json
 import pathlib
+import re
 
 from .errors import DataError, refuse_stand_in
 
@@ -77,7 +78,7 @@ def find(place):
     """The texts of a folder or of one file, or None if there are none."""
     paths = sorted(p for p in ([place] if place.is_file() else place.iterdir()) if p.is_file())
     paths = [p for p in paths if p.suffix in (".tokens", ".raw", ".txt", ".parquet")]
-    files = {split: [p for p in paths if any(_is_of(p, name) for name in names)]
+    files = {split: [p for p in paths if set(names) & set(words_of_name(p))]
              for split, names in _SPLITS.items()}
     files = {split: found for split, found in files.items() if found}
     if "train" not in files:
@@ -96,21 +97,20 @@ def find(place):
     return texts
 
 
-def _is_of(path, split):
-    words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
-    return split in words
+def words_of_name(path):
+    """The words of a file's name, such as train, 00000 and parquet."""
+    return re.split("[-_.]", path.name.lower())
 
 
 def count_words(texts):
     """(number of each word in order of appearance, tokens by split)."""
     numbers, counts = {}, collections.Counter()
-    for split in _ordered(texts):
+    for split in ordered(texts):
         for line in texts.lines(split):
             words = line.split()
             counts[split] += len(words) + 1
             for word in (*words, END):
-                if word not in numbers:
-                    numbers[word] = len(numbers)
+                numbers.setdefault(word, len(numbers))
     return numbers, counts
 
 
@@ -142,8 +142,8 @@ def tokenizer_of(path):
 
 
 def _vocabulary_and_merges(folder):
-    vocabulary = next((folder / n for n in ("vocab.json", "encoder.json") if (folder / n).exists()), None)
-    merges = next((folder / n for n in ("merges.txt", "vocab.bpe") if (folder / n).exists()), None)
+    vocabulary, merges = (next((folder / name for name in names if (folder / name).exists()), None)
+                          for names in (("vocab.json", "encoder.json"), ("merges.txt", "vocab.bpe")))
     if vocabulary is None or merges is None:
         raise DataError(f"{folder}: expected vocab.json (or encoder.json) and merges.txt (or vocab.bpe)")
     _check_merges(vocabulary, merges)
@@ -184,8 +184,5 @@ def token_numbers(texts, split, tokenizer):
     yield from (encoded.ids for encoded in tokenizer.encode_batch(rows))
 
 
-def _ordered(texts):
+def ordered(texts):
     return [split for split in _SPLITS if split in texts.files]
-
-
-ordered = _ordered

@@ -3,8 +3,10 @@
 import functools
 import hashlib
 import io
+import itertools
 import json
 import math
+import operator
 import os
 import pathlib
 import pickle
@@ -54,12 +56,10 @@ class _Tensor:
     def bytes(self):
         """Its elements in order, or None if they lie outside the storage."""
         width = _TYPES[self.storage.type_name][1]
-        numel, expected, contiguous = 1, [], True
-        for extent in reversed(self.shape):
-            expected.insert(0, numel)
-            numel *= extent
+        numel = math.prod(self.shape)
         if numel == 0:
             return b""
+        expected = [*itertools.accumulate(self.shape[:0:-1], operator.mul, initial=1)][::-1]
         contiguous = all(e == 1 or s == x for e, s, x in zip(self.shape, self.strides, expected))
         last = self.offset + sum((e - 1) * s for e, s in zip(self.shape, self.strides))
         data = self.storage.data
@@ -158,7 +158,7 @@ def _of_zip(path):
             name = f"{top}data/{storage.key}"
             _require_size(path, name, archive.getinfo(name).file_size, storage)
             storage.data = archive.read(name)
-    return table, storages
+    return table
 
 
 def _of_legacy(path):
@@ -176,7 +176,7 @@ def _of_legacy(path):
                 raise pickle.UnpicklingError("a storage has another size than was said")
             _require_size(path, key, os.path.getsize(path) - file.tell(), storage)
             storage.data = file.read(numel * _TYPES[storage.type_name][1])
-    return table, storages
+    return table
 
 
 def _tensors_of_torch(path):
@@ -187,18 +187,16 @@ def _tensors_of_torch(path):
     if start.startswith(b"PK") and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: is no whole file of torch.save; was it copied to its end?")
     try:
-        table, _ = _of_zip(path) if zipfile.is_zipfile(path) else _of_legacy(path)
+        table = _of_zip(path) if zipfile.is_zipfile(path) else _of_legacy(path)
     except DataError:
         raise
     except Exception as error:
         raise DataError(f"{path}: is no file of weights that can be read without running it "
                         f"({error}); expected a state_dict, tensors by name") from error
-    for key in _NESTED:
-        if isinstance(table, dict) and isinstance(table.get(key), dict):
-            table = table[key]
-            break
+    table = table if isinstance(table, dict) else {}
+    table = next((table[key] for key in _NESTED if isinstance(table.get(key), dict)), table)
     tensors = {}
-    for name, value in table.items() if isinstance(table, dict) else ():
+    for name, value in table.items():
         if not isinstance(value, _Tensor):
             continue
         data = value.bytes()

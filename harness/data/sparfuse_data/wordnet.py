@@ -7,6 +7,7 @@ in both splits, so that a model has to know words, not to remember them.
 
 import dataclasses
 import hashlib
+import itertools
 import re
 
 from .errors import DataError
@@ -97,20 +98,11 @@ def _ask(found, split, senses):
     """Appends a question for each sense; the senses behind it lend their examples."""
     for at, sense in enumerate(senses):
         whole = re.compile(rf"\b{re.escape(sense.word)}\b", re.IGNORECASE)
-        others = []
-        for step in range(1, len(senses)):
-            other = senses[(at + step) % len(senses)]
-            if not whole.search(other.example):
-                others.append(other)
-            if len(others) == OTHERS:
-                break
+        behind = (senses[(at + step) % len(senses)] for step in range(1, len(senses)))
+        others = itertools.islice((other for other in behind if not whole.search(other.example)), OTHERS)
         shown = sorted([sense, *others], key=lambda s: _number(sense.name, s.name))
-        begins = 0
-        for each in shown:
-            if each is sense:
-                break
-            begins += len(each.example) + 2
-        begins += sense.begins
+        before = shown[:shown.index(sense)]
+        begins = sum(len(each.example) + 2 for each in before) + sense.begins
         context = ". ".join(each.example for each in shown) + "."
         answer = context[begins:begins + len(sense.word)]
         found.questions[split].append(Question(sense.name, len(found.contexts[split]), sense.definition,

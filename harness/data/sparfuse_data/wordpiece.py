@@ -3,13 +3,13 @@
 import json
 import pathlib
 import re
+import string
 import unicodedata
 
 from .errors import DataError
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 LONGEST_WORD = 100  # characters; longer ones are unknown
-_ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _CHINESE = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
             (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
 
@@ -92,9 +92,7 @@ def _kind(character):
         return "space", ""
     if code in (0, 0xFFFD) or unicodedata.category(character) in ("Cc", "Cf", "Co"):
         return "drop", ""
-    plain = "".join(c for c in unicodedata.normalize("NFD", character)
-                    if unicodedata.category(c) != "Mn")
-    plain = "".join(c.lower() for c in plain)
+    plain = "".join(c.lower() for c in unicodedata.normalize("NFD", character) if unicodedata.category(c) != "Mn")
     if not plain:
         return "drop", ""
     if any(low <= code <= high for low, high in _CHINESE) or _is_punctuation(plain[0]):
@@ -103,7 +101,7 @@ def _kind(character):
 
 
 def _is_punctuation(character):
-    return character in _ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
+    return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 
 def read(path):
