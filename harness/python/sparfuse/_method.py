@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import operator
 import os
 from collections.abc import Mapping, Sequence
@@ -29,30 +30,31 @@ def _method_files():
 def _method_file(name):
     """The content of a method's file, from the method's name, a path NAME.toml or a dict of its keys."""
     if not isinstance(name, (str, Mapping)):
-        raise TypeError(
-            f"method = {name!r}: expected a name, the path of a NAME.toml, or a dict of its keys"
-        )
+        raise TypeError(f"method = {name!r}: expected a name, the path of a NAME.toml, or a dict of its keys")
     if isinstance(name, Mapping) or name.endswith(".toml"):
         return _written_method(name)
     files = _method_files()
     found = _found.method(name)
-    if found is not None and name in files:
-        raise _core.ConfigError(
-            f'method "{name}" is in sparfuse itself and in {found}; expected one of each name'
-        )
     if found is not None:
+        if name in files:
+            raise _core.ConfigError(
+                f'method "{name}" is in sparfuse itself and in {found}; expected one of each name'
+            )
         return _written_method(found)
     if name not in files:
         raise _core.ConfigError(f'unknown method "{name}"{_core._suggestion(name, list(files))}')
     return files[name]
 
 
-# Of a method's file, beside the options of its payload.
-_METHOD_KEYS = (
-    *("name", "title", "paper", "summary", "revision", "deviations", "conformance"),
-    *("strategy", "planner", "sparsifier", "feedback", "collective", "sparsifier_fixed"),
-    *("strategy_options", "planner_options", "collective_options"),
-)
+_PARTS_WITH_OPTIONS = ("strategy", "planner", "collective")
+
+
+def _known_keys():
+    """The keys that a method's file may have: those of our own files, and options of parts and payload."""
+    of_files = [key for file in _method_files().values() for key in file]
+    of_parts = _core._method_options("ahead", "layer-wise", "sparse-allgather")
+    options = [f"{part}_options" for part in _PARTS_WITH_OPTIONS]
+    return list(dict.fromkeys([*of_files, *options, *(option["name"] for option in of_parts["payload"])]))
 
 
 def _written_method(given):
@@ -69,15 +71,12 @@ def _written_method(given):
     for key in ("name", "strategy", "planner", "sparsifier", "feedback", "collective"):
         if not isinstance(given.get(key, ""), str):
             raise _core.ConfigError(f"{what}: {key} = {given[key]!r}: expected a string")
-    of_parts = _core._method_options("ahead", "layer-wise", "sparse-allgather")
-    known = [*_METHOD_KEYS, *(option["name"] for option in of_parts["payload"])]
+    known = _known_keys()
     for key in given:
         if key not in known:
             beside = key in ("sparsifier_options", "feedback_options")
             hint = "; expected them as arguments, beside the method" if beside else ""
-            raise _core.ConfigError(
-                f"{what} has {key!r}{hint or _core._suggestion(key, known)}"
-            )
+            raise _core.ConfigError(f"{what} has {key!r}{hint or _core._suggestion(key, known)}")
     return _with_folder({"name": "given", **given}, what)
 
 
@@ -120,7 +119,7 @@ def _describe(file):
     entry = {key: file.get(key, "") for key in keys + ["collective"]}
     entry["feedback"] = file.get("feedback", "none")
     given = dict(file)
-    for part in ("strategy", "planner", "collective"):
+    for part in _PARTS_WITH_OPTIONS:
         given.update(file.get(part + "_options", {}))
     entry["options"] = []
     parts = _core._method_options(file["strategy"], file["planner"], file["collective"])
@@ -146,11 +145,9 @@ class _Plan(list):
         tensors = unit["tensors"]
         count = f"{len(tensors)} tensor{'' if len(tensors) == 1 else 's'}"
         line = f"unit {number}: {count}, {unit['elements']} elements, "
-        if unit["sparsified"] == "never":
-            return line + "dense: " + ", ".join(tensor["name"] for tensor in tensors)
-        if unit["sparsified"] == "behind":
-            names = ", ".join(tensor["name"] for tensor in tensors)
-            return line + f"density {unit['density']:.4g}, behind: {names}"
+        if unit["sparsified"] != "ahead":
+            how = "dense" if unit["sparsified"] == "never" else f"density {unit['density']:.4g}, behind"
+            return f"{line}{how}: {', '.join(tensor['name'] for tensor in tensors)}"
         groups = {}
         for tensor in tensors:
             how = f"density {tensor['density']:.4g}" if tensor["density"] < 1 else "dense"
@@ -320,16 +317,10 @@ class Method:
             dense_tensors = {"names": dense_tensors}
         _require_keys("dense_tensors", dense_tensors, ["names", "max_ndim"])
         link = {"gbps": 1.0, "alpha_us": 100.0, **_require_keys("link", link, ["gbps", "alpha_us"])}
-        feedback_options = {
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "masking": masking,
-            "clip": clip,
-            "warmup_epochs": warmup_epochs,
-            "epoch_steps": epoch_steps,
-            "decay": decay,
-            "rate": rate,
-        }
+        feedback_options = dict(
+            momentum=momentum, nesterov=nesterov, masking=masking, clip=clip, warmup_epochs=warmup_epochs,
+            epoch_steps=epoch_steps, decay=decay, rate=rate,
+        )
         self._ranks = self._make(
             name=name,
             file=file,
@@ -608,7 +599,6 @@ def _read_layout(layout, forward):
 
 def _read_plan(plan, names, forward):
     """The number of tensors of each unit, in ready order, in the format of the planner "given"."""
-    ready = {name: at for at, name in enumerate(names[::-1] if forward else names)}
     unit_of = {}
     for number, unit in enumerate(plan):
         if isinstance(unit, (str, bytes)) or not isinstance(unit, Sequence) or not unit:
@@ -624,25 +614,18 @@ def _read_plan(plan, names, forward):
                     "tensor of the layout once"
                 )
             unit_of[name] = number
-    sizes = []
-    closed = set()
-    before = None
-    for name in ready:
-        if name not in unit_of:
-            raise _core.ConfigError(f'plan lacks "{name}"; expected each tensor of the layout once')
-        number = unit_of[name]
-        if number != before:
-            if number in closed:
-                raise _core.ConfigError(
-                    f'plan has "{name}" in unit {number}, and tensors of another unit are ready '
-                    "between it and the others of its own; expected units that are runs of tensors "
-                    "in ready order"
-                )
-            closed.add(number)
-            sizes.append(0)
-        sizes[-1] += 1
-        before = number
-    return ",".join(str(size) for size in sizes)
+    sizes = {}
+    for number, run in itertools.groupby(names[::-1] if forward else names, unit_of.get):
+        run = list(run)
+        if number is None:
+            raise _core.ConfigError(f'plan lacks "{run[0]}"; expected each tensor of the layout once')
+        if number in sizes:
+            raise _core.ConfigError(
+                f'plan has "{run[0]}" in unit {number}, and tensors of another unit are ready between it '
+                "and the others of its own; expected units that are runs of tensors in ready order"
+            )
+        sizes[number] = len(run)
+    return ",".join(map(str, sizes.values()))
 
 
 def fragment_of_each(
@@ -673,30 +656,22 @@ def fragment_of_each(
             fragment_of[name] = number
     for name in names:
         if name not in fragment_of:
-            raise _core.ConfigError(
-                f"fragments lacks {name!r}; expected each name of {whole} once"
-            )
+            raise _core.ConfigError(f"fragments lacks {name!r}; expected each name of {whole} once")
     return fragment_of
 
 
 def _read_fragments(fragments, names, forward):
     """Runs of tensors in ready order, "COUNT:FRAGMENT,...", in the format of planner "fragments"."""
     fragment_of = fragment_of_each(fragments, names, "the layout")
-    runs = []
-    for name in names[::-1] if forward else names:
-        if not runs or runs[-1][1] != fragment_of[name]:
-            runs.append([0, fragment_of[name]])
-        runs[-1][0] += 1
-    return ",".join(f"{count}:{fragment}" for count, fragment in runs)
+    runs = itertools.groupby(names[::-1] if forward else names, fragment_of.get)
+    return ",".join(f"{len(list(run))}:{fragment}" for fragment, run in runs)
 
 
 def _tensor_of_plan(number, tensor, names):
     if isinstance(tensor, str):
         if tensor not in names:
             near = _core._suggestion(tensor, names)
-            raise _core.ConfigError(
-                f'plan[{number}] has "{tensor}", which is not in the layout{near}'
-            )
+            raise _core.ConfigError(f'plan[{number}] has "{tensor}", which is not in the layout{near}')
         return tensor
     try:
         position = operator.index(tensor)
