@@ -42,21 +42,27 @@ def module_in(folder):
     return folder.parent / "harness" / "python" / "sparfuse"
 
 
+def run_printing(name, head, commands, out, environment):
+    """Runs commands that print tables of their own, kept in NAME.md; returns whether all ended well."""
+    runs = [subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, check=False)
+            for command in commands]
+    text = head + "".join(done.stdout for done in runs)
+    print(text, flush=True)
+    (out / f"{name}.md").write_text(text)
+    return not any(done.returncode for done in runs)
+
+
 def run_training(folder, options, out, environment):
-    """Times selections as in a training step. That program prints its own tables, kept in training.md."""
+    """Times selections as in a training step."""
     more = ["--quick"] if options.quick else []
     if options.page:
         more += ["--page", ROOT / "docs" / "performance.md"]
     command = [sys.executable, TRAINING, module_in(folder).parent, *more]
-    done = subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    text = "\n## training\n\n" + done.stdout
-    print(text, flush=True)
-    (out / "training.md").write_text(text)
-    return done.returncode == 0
+    return run_printing("training", "\n## training\n\n", [command], out, environment)
 
 
 def run_step(program, options, out, environment):
-    """Times whole exchange steps. That program prints its own tables, kept in step.md."""
+    """Times whole exchange steps."""
     more = STEP_QUICK if options.quick else []
     commands = [[program, *more]]
     shaped = pathlib.Path(__file__).parent / "shaped_network"
@@ -64,15 +70,7 @@ def run_step(program, options, out, environment):
         commands += [[shaped, gbps, program, "--gbps", gbps, *more] for gbps in SHAPED_GBPS]
     else:
         say("step: no shaped network, which needs root, iproute2 and mpirun; emulated links only")
-    text = "\n## step\n"
-    failed = False
-    for command in commands:
-        done = subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, check=False)
-        text += done.stdout
-        failed = failed or done.returncode != 0
-    print(text, flush=True)
-    (out / "step.md").write_text(text)
-    return not failed
+    return run_printing("step", "\n## step\n", commands, out, environment)
 
 
 def run_kernel(program, output, options, environment):

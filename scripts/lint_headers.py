@@ -20,6 +20,8 @@ import shlex
 import subprocess
 import sys
 
+from tree_size import files_of_the_tree
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CUDA = re.compile(r"^#include <cu", re.M)
 # {option that names a result or the precompiled header: number of its words}.
@@ -29,14 +31,13 @@ INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 def options_of(command):
     """The compiler and its options in `command`, without options that concern one source."""
-    words = shlex.split(command)
-    kept, i = [], 0
-    while i < len(words) - 1:  # the last word is the source
-        if words[i] in DROPPED:
-            i += DROPPED[words[i]]
-            continue
-        kept.append(words[i])
-        i += 1
+    words = iter(shlex.split(command)[:-1])  # the last word is the source
+    kept = []
+    for word in words:
+        if word not in DROPPED:
+            kept.append(word)
+        elif DROPPED[word] == 2:
+            next(words)
     while kept and not re.search(r"(c\+\+|g\+\+|clang\+\+)(-[0-9]+)?$", kept[0]):
         kept.pop(0)  # a launcher of the compiler
     return kept
@@ -85,12 +86,9 @@ def users_of_headers(sources):
 
 
 def headers_of_the_tree(paths):
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--",
-                             *paths], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in sorted(set(listed.splitlines())):
-        if name.endswith(".hpp") and (ROOT / name).is_file():
-            if not CUDA.search((ROOT / name).read_text()):
-                yield name
+    for name in files_of_the_tree(ROOT, *paths):
+        if name.endswith(".hpp") and not CUDA.search((ROOT / name).read_text()):
+            yield name
 
 
 def what_is_missing(header, words):

@@ -12,10 +12,10 @@ containers that cannot be right. Exit status: 0 clean, 1 something is wrong.
 import collections
 import pathlib
 import re
-import subprocess
 import sys
 
 import lint_containers
+from tree_size import files_of_the_tree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FILES = 25
@@ -28,12 +28,6 @@ INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
 COMMENT = re.compile(r"(\s*)//( *)(.*)$")
 TYPE = re.compile(r"(?:class|struct|union|enum(?: class| struct)?)\s+(?:alignas\(\w+\) )?(\w+)"
                   r"(?:\s+final)?(?=\s*(?::(?!:)|\{|$))")
-
-
-def files_of_the_tree():
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-                            cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return [name for name in sorted(set(listed.splitlines())) if (ROOT / name).is_file()]
 
 
 def read_floors():
@@ -144,7 +138,7 @@ def broken_comments(lines):
 
 
 def main():
-    files = files_of_the_tree()
+    files = files_of_the_tree(ROOT)
     sources = {name: (ROOT / name).read_text().splitlines() for name in files
                if SOURCE.search(name)}
     complaints = {

@@ -160,11 +160,15 @@ def measure(texts):
         places=places_of_keys(known, of_harness, keys_of_a_cell(known, harness_headers)))
 
 
-def present_tree(root):
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+def files_of_the_tree(root, *paths):
+    """The files that git knows or would add, sorted; those beneath `paths`, if there are any."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths],
                             cwd=root, check=True, capture_output=True, text=True).stdout
-    return {name: (root / name).read_text(errors="replace") for name in listed.split("\0")
-            if room_of(name) and (root / name).is_file()}
+    return [name for name in sorted(set(listed.split("\0"))) if (root / name).is_file()]
+
+
+def present_tree(root):
+    return {name: (root / name).read_text(errors="replace") for name in files_of_the_tree(root) if room_of(name)}
 
 
 def tree_of(root, revision):

@@ -14,10 +14,12 @@ import argparse
 import pathlib
 import posixpath
 import re
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import tree_size  # noqa: E402
+
 NOT_YET = "scripts/pages/not_yet.txt"
 INDEX = "docs/README.md"
 MEAN_WORDS = 18
@@ -211,22 +213,13 @@ def broken_mentions(root, sources):
                     yield f"{source}:{number}: {page}: there is no such page"
 
 
-def files_of_the_tree(root):
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-                            cwd=root, check=True, capture_output=True, text=True).stdout
-    return [name for name in sorted(set(listed.splitlines())) if (root / name).is_file()]
-
-
-def pages_of_the_tree(root):
-    return [name for name in files_of_the_tree(root) if name.endswith(".md")]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--table", action="store_true", help="print the measures of each page")
     parser.add_argument("pages", metavar="PAGE", nargs="*", help="relative to the tree's root (default: all)")
     options = parser.parse_args()
-    known = pages_of_the_tree(ROOT)
+    files = tree_size.files_of_the_tree(ROOT)
+    known = [name for name in files if name.endswith(".md")]
     for page in options.pages:
         if page not in known:
             parser.error(f"{page}: expected a page of the tree")
@@ -242,8 +235,7 @@ def main():
         print(error)
         return 1
     found = list(complaints(ROOT, options.pages or known, not_yet))
-    found += broken_mentions(ROOT, [name for name in files_of_the_tree(ROOT)
-                                    if SOURCE.search(name) and name != OWN_TEST])
+    found += broken_mentions(ROOT, [name for name in files if SOURCE.search(name) and name != OWN_TEST])
     found += pages_without_a_link((ROOT / INDEX).read_text(), known)
     found += [f"{NOT_YET}: {page}: there is no such page" for page in sorted(set(not_yet) - set(known))]
     if found:

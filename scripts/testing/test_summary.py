@@ -66,13 +66,8 @@ def ctest_counts(folder):
 
 
 def program_counts(paths):
-    passed = failed = 0
-    skips = []
-    for counts in filter(None, map(googletest_counts, paths)):
-        passed += counts.passed
-        failed += counts.failed
-        skips += counts.skips
-    return Counts(passed, failed, skips)
+    passed, failed, skips = zip(Counts(0, 0, []), *filter(None, map(googletest_counts, paths)))
+    return Counts(sum(passed), sum(failed), sum(skips, []))
 
 
 def unittest_counts(log):
