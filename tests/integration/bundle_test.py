@@ -12,10 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 from pathlib import Path
 
 import harness_test
+import program
 
 for folder in ("bench/store", "chaos"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
@@ -27,14 +27,11 @@ SECRETS = {
     "home": "/users/alice", "user": "alice", "host": "node7.cluster.example.org", "short": "node7", "other": "login3", "process": "rival-job"}
 
 
-class BundleTest(unittest.TestCase):
-    setUp = harness_test.HarnessTest.setUp
-    write = harness_test.HarnessTest.write
-    environment = harness_test.HarnessTest.environment
+class Bundles(harness_test.FakeTrials):
+    """Makes stores and bundles of several machines, each in a folder of its own."""
 
     def command(self, *arguments, results="results"):
-        return [harness_test.SPARFUSE, "--results", str(self.folder / results), "--worker",
-                str(harness_test.WORKER), *map(str, arguments)]
+        return super().command(*arguments, results=self.folder / results)
 
     def call(self, *arguments, results="results", code=0, user=None, **options):
         environment = self.environment() | ({"USER": user} if user else {})
@@ -73,6 +70,8 @@ class BundleTest(unittest.TestCase):
         return {str(file.relative_to(folder)): file.read_bytes()
                 for part in ("trials", "annotations") for file in (folder / part).rglob("*") if file.is_file()}
 
+
+class BundleTest(Bundles):
     def test_two_machines_share_their_trials(self):
         self.make_store("a", blocks=2)
         self.make_store("b", blocks=2, cores=512)
@@ -323,7 +322,7 @@ class BundleTest(unittest.TestCase):
         self.assertIn(".sparfuse", self.call("export", "t", "--out", "x.tar", results="a", code=2))
 
     def test_a_kill_leaves_whole_files_or_none(self):
-        subprocess.run([sys.executable, make_store.__file__, harness_test.SPARFUSE, self.folder / "large", "300"],
+        subprocess.run([sys.executable, make_store.__file__, self.program, self.folder / "large", "300"],
                        check=True, timeout=120)
         large, draw = "large/results", random.Random(2)
         bundle = self.folder / "large.sparfuse"
@@ -436,5 +435,4 @@ class BundleTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    harness_test.SPARFUSE = str(Path(sys.argv[1]).resolve())
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    program.main()

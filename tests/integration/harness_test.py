@@ -13,15 +13,12 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
-import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from program import EVERYTHING, read_trial
+from program import EVERYTHING, ProgramTest, main, read_trial
 
-SPARFUSE = None
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 WORKER = Path(__file__).resolve().parent / "fake_worker.sh"
 
@@ -108,11 +105,11 @@ def made_up_profile(ranks):
             "workload_options": {"nan_step": -1, "unused_parameter": False}, "threads_per_worker": 1, "link": {"gbps": 1, "alpha_us": 100} if ranks > 1 else None}}
 
 
-class HarnessTest(unittest.TestCase):
+class FakeTrials(ProgramTest):
+    """Runs trials of the experiment `file` with the fake worker."""
+
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-harness-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.results = self.folder / "results"
+        super().setUp()
         self.file = self.folder / "t.toml"
         self.write(blocks=2)
 
@@ -122,8 +119,9 @@ class HarnessTest(unittest.TestCase):
             text = text.replace(old, new)
         self.file.write_text(text)
 
-    def command(self, *arguments):
-        return [SPARFUSE, "--results", str(self.results), "--worker", str(WORKER), *map(str, arguments)]
+    def command(self, *arguments, results=None):
+        command = [self.program, "--results", results or self.results, "--worker", WORKER, *arguments]
+        return list(map(str, command))
 
     def environment(self, mode="ok", seconds="0"):
         return {**os.environ, "FAKE_MODE": mode, "FAKE_SECONDS": seconds}
@@ -165,6 +163,8 @@ class HarnessTest(unittest.TestCase):
             time.sleep(0.05)
         self.assertEqual(self.processes_of(), [])
 
+
+class HarnessTest(FakeTrials):
     def test_run_is_idempotent_and_the_index_can_be_made_again(self):
         self.assertIn("18 ran well, 0 failed, 0 were in the store", self.call("run", self.file))
         self.assertIn("0 ran well, 0 failed, 18 were in the store", self.call("run", self.file))
@@ -466,7 +466,7 @@ class HarnessTest(unittest.TestCase):
         build, root = self.folder / "build", self.folder / "root"
         program = build / "harness" / "sparfuse"
         program.parent.mkdir(parents=True)
-        shutil.copy(SPARFUSE, program)
+        shutil.copy(self.program, program)
 
         def script(path, text):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -612,5 +612,4 @@ methods = ["dense"]
 
 
 if __name__ == "__main__":
-    SPARFUSE = str(Path(sys.argv[1]).resolve())
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    main()

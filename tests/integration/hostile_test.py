@@ -11,10 +11,10 @@ import json
 import re
 import subprocess
 import sys
-import unittest
 from pathlib import Path
 
 import harness_test
+import program
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench" / "store"))
 import make_store  # noqa: E402  (found by the path above)
@@ -58,12 +58,7 @@ class Tags(html.parser.HTMLParser):
         self.found.add(tag)
 
 
-class HostileTest(unittest.TestCase):
-    setUp = harness_test.HarnessTest.setUp
-    write = harness_test.HarnessTest.write
-    command = harness_test.HarnessTest.command
-    environment = harness_test.HarnessTest.environment
-
+class HostileTest(harness_test.FakeTrials):
     def call(self, *arguments, codes=(0, 1)):
         done = subprocess.run(self.command(*arguments), env=self.environment(), capture_output=True, timeout=500,
                               check=False)
@@ -218,5 +213,4 @@ class HostileTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    harness_test.SPARFUSE = sys.argv.pop(1)
-    unittest.main()
+    program.main()

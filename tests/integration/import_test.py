@@ -7,11 +7,11 @@ what verbs say of them.
 import csv
 import json
 import subprocess
-import sys
 import unittest
 from pathlib import Path
 
 import harness_test
+import program
 
 ROOT = Path(__file__).resolve().parents[2]
 MAPS = ROOT / "scripts/imports"
@@ -78,14 +78,7 @@ MLLOG = """some other output
 """
 
 
-class ImportTest(unittest.TestCase):
-    setUp = harness_test.HarnessTest.setUp
-    write = harness_test.HarnessTest.write
-    command = harness_test.HarnessTest.command
-    environment = harness_test.HarnessTest.environment
-    call = harness_test.HarnessTest.call
-    trials = harness_test.HarnessTest.trials
-
+class ImportTest(harness_test.FakeTrials):
     def put(self, name, text):
         file = self.folder / name
         file.write_text(text)
@@ -233,7 +226,7 @@ class ImportTest(unittest.TestCase):
         self.assertIn("0 trial(s) added, 3 already here", merged)
         other = self.folder / "other"
         call = lambda *words: subprocess.run(  # noqa: E731
-            [harness_test.SPARFUSE, "--results", other, *map(str, words)], text=True, capture_output=True,
+            [self.program, "--results", other, *map(str, words)], text=True, capture_output=True,
             check=True, timeout=60).stdout
         call("import", "table", self.folder / "doe.csv", "--map", self.folder / "doe.toml")
         self.assertIn("0 trial(s) added, 3 already here", call("merge", bundle))
@@ -277,5 +270,4 @@ class ImportTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    harness_test.SPARFUSE = Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    program.main()

@@ -22,16 +22,25 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.results = self.folder / "results"
 
-    def start(self, *arguments, results=None):
-        command = [self.program, "--root", ROOT, "--results", results or self.results, *arguments]
-        return subprocess.run(list(map(str, command)), text=True, capture_output=True, timeout=300, check=False,
-                              cwd=self.folder)
+    def command(self, *arguments, results=None):
+        return list(map(str, [self.program, "--root", ROOT, "--results", results or self.results, *arguments]))
 
-    def call(self, *arguments, code=0, results=None):
+    def start(self, *arguments, environment=None, **more):
+        """Runs the program to its end. environment: variables beside those of the test."""
+        return subprocess.run(self.command(*arguments, **more), text=True, capture_output=True, timeout=300,
+                              check=False, cwd=self.folder, env=os.environ | (environment or {}))
+
+    def call(self, *arguments, code=0, **more):
         """Calls the program; returns its output, and the errors, too, if `code` is a failure."""
-        done = self.start(*arguments, results=results)
+        done = self.start(*arguments, **more)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + (done.stderr if code else "")
+
+    def said(self, *arguments, code=0, **more):
+        """Calls the program; returns its output and its errors."""
+        done = self.start(*arguments, **more)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
 
 
 def read_trial(path):

@@ -6,27 +6,17 @@ which a hostile hand has written.
 
 import json
 import re
-import sys
 import unittest
 from pathlib import Path
 
 import bundle_test
 import harness_test
+import program
 
 HOSTILE = "</td><script>alert('x')</script>"
 
 
-class SiteTest(unittest.TestCase):
-    setUp = harness_test.HarnessTest.setUp
-    write = harness_test.HarnessTest.write
-    environment = harness_test.HarnessTest.environment
-    command = bundle_test.BundleTest.command
-    call = bundle_test.BundleTest.call
-    make_store = bundle_test.BundleTest.make_store
-    trial_files = bundle_test.BundleTest.trial_files
-    edit = bundle_test.BundleTest.edit
-    export = bundle_test.BundleTest.export
-
+class SiteTest(bundle_test.Bundles):
     def site(self, results, *more, out="site", **options):
         said = self.call("site", "--out", self.folder / out, *more, results=results, **options)
         return said, self.content(out)
@@ -117,5 +107,4 @@ class SiteTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    harness_test.SPARFUSE = str(Path(sys.argv[1]).resolve())
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    program.main()

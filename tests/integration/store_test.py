@@ -15,23 +15,12 @@ import unittest
 from pathlib import Path
 
 import harness_test
+import program
 
-SPARFUSE = None
 SHARED_MEMORY = Path("/dev/shm")
 
 
-class StoreTest(unittest.TestCase):
-    # A folder, an experiment in it, and the program with the fake worker.
-    setUp = harness_test.HarnessTest.setUp
-    write = harness_test.HarnessTest.write
-    command = harness_test.HarnessTest.command
-    environment = harness_test.HarnessTest.environment
-    call = harness_test.HarnessTest.call
-    start = harness_test.HarnessTest.start
-    trials = harness_test.HarnessTest.trials
-    processes_of = harness_test.HarnessTest.processes_of
-    assert_no_processes = harness_test.HarnessTest.assert_no_processes
-
+class StoreTest(harness_test.FakeTrials):
     def write_one_cell(self, transport="threads"):
         self.write(blocks=1, **{'"threads"': f'"{transport}"', "[1, 2, 3]": "[2]",
                                 '"dense", "wfbp", "syncea"': '"wfbp"'})
@@ -175,11 +164,11 @@ class StoreTest(unittest.TestCase):
         tree = self.folder / "tree"
         (tree / "experiments").mkdir(parents=True)
         shutil.copy(self.file, tree / "experiments" / "t.toml")
-        program = tree / "build" / "cpu" / "harness" / "sparfuse"
-        program.parent.mkdir(parents=True)
-        shutil.copy(SPARFUSE, program)
+        copied = tree / "build" / "cpu" / "harness" / "sparfuse"
+        copied.parent.mkdir(parents=True)
+        shutil.copy(self.program, copied)
         environment = {key: value for key, value in self.environment().items() if key != "SPARFUSE_ROOT"}
-        done = subprocess.run([program, "--worker", harness_test.WORKER, "run", "t"], env=environment,
+        done = subprocess.run([copied, "--worker", harness_test.WORKER, "run", "t"], env=environment,
                               capture_output=True, text=True, cwd="/", check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(len([*(tree / "results" / "trials").rglob("trial.json")]), 18)
@@ -200,7 +189,7 @@ class StoreTest(unittest.TestCase):
     def test_large_stores_are_read_in_moments(self):
         maker = Path(__file__).resolve().parents[1] / "bench" / "store" / "make_store.py"
         large = self.folder / "large"
-        subprocess.run([sys.executable, maker, SPARFUSE, large, "2000"], check=True, timeout=120)
+        subprocess.run([sys.executable, maker, self.program, large, "2000"], check=True, timeout=120)
         self.results, self.file = large / "results", large / "large.toml"
         self.assertIn("2000 trial(s)", self.call("index", "--rebuild"))
         for verb in ("status", "table", "plan"):
@@ -220,5 +209,4 @@ class StoreTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = harness_test.SPARFUSE = str(Path(sys.argv[1]).resolve())
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    program.main()

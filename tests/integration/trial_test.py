@@ -9,16 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 from pathlib import Path
 
 import numpy as np
-from program import read_trial
-
-SPARFUSE = None
-ROOT = Path(__file__).resolve().parents[2]
+from program import ROOT, ProgramTest, main, read_trial
 
 EXPERIMENT = """
 id = "t"
@@ -40,13 +35,11 @@ timeout_seconds = 100
 KEPT = {"loss_finite": True, "mass_conserved": True, "mass_conserved_over_ranks": True, "replicas_equal": True}
 
 
-class Trials(unittest.TestCase):
+class Trials(ProgramTest):
     """Runs trials in a temporary folder."""
 
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-trial-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.results = self.folder / "results"
+        super().setUp()
         self.file = self.folder / "t.toml"
 
     def write(self, mode="measured", workload="digits-resnet", method="safusion-inter", workers=2, steps=3, deadline=20,
@@ -54,16 +47,14 @@ class Trials(unittest.TestCase):
         self.file.write_text(EXPERIMENT.format(mode=mode, workload=workload, method=method, workers=workers,
                                                steps=steps, deadline=deadline, more=more))
 
-    def command(self, verb, *arguments):
+    def command(self, verb, *arguments, results=None):
         # Others work on the test's machine.
         keep = ["--keep-disturbed"] if verb == "run" else []
-        return [SPARFUSE, "--results", str(self.results), verb, *map(str, arguments), *keep]
+        return list(map(str, [self.program, "--results", results or self.results, verb, *arguments, *keep]))
 
     def run_trial(self, code=0, environment=None, **experiment):
         self.write(**experiment)
-        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200,
-                              env={**os.environ, **(environment or {})}, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.call("run", self.file, code=code, environment=environment)
         return self.trial()
 
     def trial(self):
@@ -116,7 +107,7 @@ class Trials(unittest.TestCase):
         return trial, output
 
     def worker(self, name="sparfuse-worker"):
-        return Path(SPARFUSE).parent / "worker" / name
+        return self.program.parent / "worker" / name
 
     def emulated_worker(self):
         return {"SPARFUSE_WORKER": str(self.worker("sparfuse-emulated-worker"))}
@@ -134,13 +125,12 @@ class TrialsInTurnTest(Trials):
         methods = ", ".join(f'"{method}"' for method in self.METHODS)
         text = text.replace("[repeat]", f"[[axis]]\nmethod = [{methods}]\n[repeat]")
         self.file.write_text(text + ("" if interleave else "interleave = false\n"))
-        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        said = self.call("run", self.file, code=code)
         trials = {}
         for path in self.results.rglob("trial.json"):
             trial = read_trial(path)
             trials[trial["config"]["method"]] = (trial, path.parent)
-        return trials, done.stdout
+        return trials, said
 
     def test_each_trains_as_it_would_alone(self):
         # 4 measured steps are 2 rounds of 2, each after a discarded one: 2 + 2 * 3 steps.
@@ -230,8 +220,7 @@ class EveryRunTest(Trials):
             if truncate:
                 shutil.copytree(ROOT / "results" / "data" / "digits", data / "digits")
                 os.truncate(data / "digits" / "digits.bin", 1000)
-            done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=60,
-                                  env={**os.environ, "SPARFUSE_DATA": str(data)}, check=False)
+            done = self.start("run", self.file, environment={"SPARFUSE_DATA": str(data)})
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("digits.bin", done.stdout + done.stderr)
             self.assertIn("fetch_data", done.stdout + done.stderr)
@@ -245,7 +234,7 @@ class TrialTest(Trials):
             self.addCleanup(hog.wait)
             self.addCleanup(hog.kill)
         self.write(mode="measured", steps=30, more='[quiet]\nreruns = 1')
-        done = subprocess.run([SPARFUSE, "--results", str(self.results), "run", str(self.file)], text=True,
+        done = subprocess.run([self.program, "--results", str(self.results), "run", str(self.file)], text=True,
                               capture_output=True, timeout=200, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"warning: other work takes \d+ % of the cores at the moment")
@@ -260,9 +249,9 @@ class TrialTest(Trials):
         self.assertGreater(quiet["own_cpu_seconds"], 0)
         self.assertLess(quiet["other_cpu"] * quiet["cores"] * quiet["seconds"] + quiet["own_cpu_seconds"],
                         1.1 * quiet["cores"] * quiet["seconds"])
-        table = subprocess.run(self.command("table", self.file), text=True, capture_output=True, timeout=60, check=True)
-        self.assertIn("1 of 1 live trials were disturbed: other work took", table.stdout)
-        self.assertIn("disturbed (", table.stdout)
+        table = self.call("table", self.file)
+        self.assertIn("1 of 1 live trials were disturbed: other work took", table)
+        self.assertIn("disturbed (", table)
 
     def test_without_a_card_a_trial_that_needs_one_says_so(self):
         trial = self.run_trial(code=1, environment={"CUDA_VISIBLE_DEVICES": ""}, more='device = "cuda"')
@@ -320,12 +309,9 @@ class TrialTest(Trials):
         self.assertIn("fp16", outcome["profile"]["encode"])
 
     def test_a_machine_is_measured_into_a_file_that_models_take(self):
-        measure = self.command("profile", "digits-resnet", "--batch", 4, "--warmup", 1, "--sparsifiers", "topk",
-                               "--quantizers", "none", "--link", "1:100", "--name", "here", "--json")
-        two_passes = [*measure, "--passes", "2"]
-        done = subprocess.run(two_passes, text=True, capture_output=True, timeout=200, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        outcomes = json.loads(done.stdout)
+        measure = ("profile", "digits-resnet", "--batch", 4, "--warmup", 1, "--sparsifiers", "topk",
+                   "--quantizers", "none", "--link", "1:100", "--name", "here", "--json")
+        outcomes = json.loads(self.call(*measure, "--passes", "2"))
         shaped = {"alpha_us": 100.0, "gbps": 1.0}
         self.assertEqual([(o["config"]["workers"], o["config"]["link"]) for o in outcomes],
                          [(1, None), (2, None), (2, shaped)])
@@ -345,32 +331,27 @@ class TrialTest(Trials):
         stored = json.loads((self.results / "profiles" / "here.json").read_text())
         self.assertEqual([o["config"] for o in stored], [o["config"] for o in outcomes])
         shutil.rmtree(self.results / "trials")
-        again = subprocess.run(two_passes, text=True, capture_output=True, timeout=100, check=False)
+        again = self.call(*measure, "--passes", "2")
         self.assertEqual([outcome.pop("kind") for outcome in stored], ["measured"] * 3)
         self.assertEqual({len(outcome.pop("digest")) for outcome in stored}, {64})
-        self.assertEqual((again.returncode, json.loads(again.stdout)), (0, stored), again.stderr)
-        again = subprocess.run([*measure, "--passes", "3"], text=True, capture_output=True, timeout=100, check=False)
-        self.assertEqual(again.returncode, 2)
-        self.assertIn("here.json has digits-resnet with batch 4", again.stderr)
-        self.assertIn("steps 2 -> 3", again.stderr)
+        self.assertEqual(json.loads(again), stored)
+        again = self.call(*measure, "--passes", "3", code=2)
+        self.assertIn("here.json has digits-resnet with batch 4", again)
+        self.assertIn("steps 2 -> 3", again)
 
         modelled = {"mode": "modelled", "workers": 16, "method": "wfbp",
                     "more": 'cluster = "here"\nlink = { gbps = 1, alpha_us = 100 }'}
         self.write(**modelled)
-        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=100, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.call("run", self.file)
         (trial,) = (self.results / "trials" / "t").rglob("trial.json")
         self.assertGreater(json.loads(trial.read_text())["metrics"]["step_seconds"]["value"], 0)
         self.write(workload="text-gpt", **modelled)
-        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=100, check=False)
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn("`sparfuse profile text-gpt --batch 4 --threads 1 --link 1:100 --name here`", done.stdout)
+        self.assertIn("`sparfuse profile text-gpt --batch 4 --threads 1 --link 1:100 --name here`",
+                      self.call("run", self.file, code=1))
 
     def test_a_planner_that_looks_at_no_times_is_not_asked_again(self):
         self.write(more="method_options = { replan_every = 5 }")
-        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=100, check=False)
-        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertIn("replan_every = 5 with planner \"by-count\"", done.stderr)
+        self.assertIn("replan_every = 5 with planner \"by-count\"", self.call("run", self.file, code=2))
         self.assertFalse(self.results.exists(), "a trial was started")
 
     def test_a_nan_in_a_gradient_is_never_a_throughput(self):
@@ -384,9 +365,7 @@ class TrialTest(Trials):
 
     def test_without_a_card_its_trials_fail_and_others_go_on(self):
         self.write(workers=1, more='[[axis]]\ndevice = ["cuda", "cpu"]\n')
-        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200,
-                              env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False)
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.call("run", self.file, code=1, environment={"CUDA_VISIBLE_DEVICES": ""})
         trials = [read_trial(path) for path in self.results.rglob("trial.json")]
         by_device = {trial["config"].get("device", "cpu"): trial for trial in trials}
         self.assertEqual(by_device["cpu"]["status"], "ok")
@@ -411,14 +390,11 @@ class TrialTest(Trials):
             template.write_text('command = ["sh", "SCRIPT", "env", "RANKS={ranks}", "{environment}", "{worker}", '
                                 '"{arguments}"]'.replace("SCRIPT", str(script)))
             self.write()
-            done = subprocess.run(self.command("run", self.file, "--launch", template), text=True,
-                                  capture_output=True, timeout=100, check=False)
-            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.call("run", self.file, "--launch", template, code=1)
             failure = self.trial()["failure"]
             self.assertEqual(failure["kind"], "config")
             self.assertIn(said, failure["message"])
 
 
 if __name__ == "__main__":
-    SPARFUSE = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    main()

@@ -126,12 +126,6 @@ def is_told(fact, names):
 
 
 class ForgedBundleTest(trial_test.Trials):
-    def call(self, *arguments, results=None, codes=(0,)):
-        done = subprocess.run([trial_test.SPARFUSE, "--results", str(results or self.results), *map(str, arguments)],
-                              capture_output=True, text=True, timeout=300, check=False)
-        self.assertIn(done.returncode, codes, done.stdout + done.stderr)
-        return done.stdout if "--json" in arguments else done.stdout + done.stderr
-
     true = None  # the members of a bundle of true trials of each kind, which are run once
 
     def true_bundle(self):
@@ -140,8 +134,8 @@ class ForgedBundleTest(trial_test.Trials):
             return forgery.unpacked(given)
         if ForgedBundleTest.true is None:
             self.file.write_text(SETTINGS)
-            self.call("run", self.file, "--keep-disturbed")
-            said = self.call("export", "t", "--out", self.folder / "t.sparfuse")
+            self.call("run", self.file)
+            said = self.said("export", "t", "--out", self.folder / "t.sparfuse")
             self.assertNotIn("left out", said)
             ForgedBundleTest.true = forgery.unpacked(self.folder / "t.sparfuse")
         return dict(ForgedBundleTest.true)
@@ -154,8 +148,7 @@ class ForgedBundleTest(trial_test.Trials):
     def verify(self, members):
         """(what `verify --json` says or None, its errors), after the table was made that fits the trials."""
         for _ in range(2):
-            done = subprocess.run([trial_test.SPARFUSE, "verify", str(self.write_bundle(members)), "--json"],
-                                  capture_output=True, text=True, timeout=60, check=False)
+            done = self.start("verify", self.write_bundle(members), "--json")
             self.assertIn(done.returncode, (0, 1, 2), done.stdout + done.stderr)
             self.assertNotIn("json.exception", done.stderr)
             if not done.stdout.startswith("{"):
@@ -255,7 +248,7 @@ class ForgedBundleTest(trial_test.Trials):
             if "steps.npy" not in true.series or not true.is_live:
                 continue
             self.verify(alone)
-            self.call("merge", self.write_bundle(alone), results=other)
+            self.said("merge", self.write_bundle(alone), results=other)
             for function in forgeries.COPIES:
                 try:
                     forged, _, problems = self.forged(true, function)
@@ -270,7 +263,7 @@ class ForgedBundleTest(trial_test.Trials):
                     _, problems = self.verify(both)
                     self.assertIn("steps.npy: ", problems)
                     self.assertRegex(problems, "to the last bit|to a millionth|which has seed")
-                    said = self.call("merge", self.write_bundle(forged), results=other, codes=(1,))
+                    said = self.said("merge", self.write_bundle(forged), results=other, code=1)
                     self.assertIn("0 trial(s) added, 0 already here, 0 annotation(s) added, 1 refused", said)
                     self.assertIn(f"of {trial}", said)
 
@@ -286,17 +279,16 @@ class ForgedBundleTest(trial_test.Trials):
         _, problems = self.verify(bundle)
         self.assertIn("step_seconds", problems, kind)
         file, other = self.write_bundle(bundle), self.folder / "others"
-        said = self.call("merge", file, results=other, codes=(1,))
+        said = self.said("merge", file, results=other, code=1)
         self.assertIn("0 trial(s) added", said)
         self.assertEqual(list(other.rglob("trial.json")), [])
         true = self.folder / "true.sparfuse"
         true.write_bytes(forgery.bundled(dict(alone)))
-        done = subprocess.run([trial_test.SPARFUSE, "compare", str(true), str(file)], capture_output=True, text=True,
+        done = subprocess.run([self.program, "compare", str(true), str(file)], capture_output=True, text=True,
                               timeout=60, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("step_seconds", done.stderr)
 
 
 if __name__ == "__main__":
-    trial_test.SPARFUSE = str(Path(sys.argv[1]).resolve())
-    trial_test.unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    trial_test.main()

@@ -5,9 +5,7 @@
 
 import fnmatch
 import json
-import subprocess
 import sys
-import unittest
 from pathlib import Path
 
 for folder in (".", "../bench/store", "../chaos"):
@@ -81,35 +79,28 @@ workers = [1, 2]
 
 
 class RealBundleTest(trial_test.Trials):
-    def call(self, *arguments, results=None, code=0):
-        done = subprocess.run([trial_test.SPARFUSE, "--results", str(results or self.results), *map(str, arguments)],
-                              capture_output=True, text=True, timeout=300, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout if "--json" in arguments else done.stdout + done.stderr
-
     def export(self):
         bundle = self.folder / "t.sparfuse"
-        said = self.call("export", "t", "--out", bundle)
+        said = self.said("export", "t", "--out", bundle)
         self.assertNotIn("left out", said)
         return bundle
 
     def test_no_trial_of_ours_is_refused(self):
         self.file.write_text(SETTINGS)
-        self.call("run", self.file, "--keep-disturbed")
+        self.call("run", self.file)
         trials = [json.loads(file.read_text()) for file in self.results.rglob("trial.json")]
         self.assertEqual({trial["status"] for trial in trials}, {"ok"})
         bundle = self.export()
-        self.assertIn(f"the metrics of {len(trials)} follow from their steps", self.call("verify", bundle))
+        self.assertIn(f"the metrics of {len(trials)} follow from their steps", self.said("verify", bundle))
         other = self.folder / "other"
         self.assertIn(f"{len(trials)} trial(s) added, 0 already here, 0 annotation(s) added, 0 refused",
-                      self.call("merge", bundle, results=other))
-        self.assertNotIn("do not follow from", self.call("status", self.file, results=other))
+                      self.said("merge", bundle, results=other))
+        self.assertNotIn("do not follow from", self.said("status", self.file, results=other))
 
     def verify(self, members, code=None):
         file = self.folder / "forged.sparfuse"
         file.write_bytes(forgery.bundled(dict(members)))
-        done = subprocess.run([trial_test.SPARFUSE, "verify", str(file), "--json"], capture_output=True, text=True,
-                              timeout=60, check=False)
+        done = self.start("verify", file, "--json")
         self.assertIn(done.returncode, (0, 1) if code is None else (code,), done.stdout + done.stderr)
         self.assertNotIn("json.exception", done.stderr)
         return json.loads(done.stdout) if done.stdout.startswith("{") else None
@@ -140,5 +131,4 @@ class RealBundleTest(trial_test.Trials):
 
 
 if __name__ == "__main__":
-    trial_test.SPARFUSE = str(Path(sys.argv[1]).resolve())
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    trial_test.main()

@@ -5,18 +5,12 @@ without them. Trials are modelled, so that there is no worker.
 """
 
 import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from harness_test import made_up_profile
-
-SPARFUSE = None
+from program import ProgramTest, main
 
 EXPERIMENT = """
 id = "my/own"
@@ -56,10 +50,9 @@ sparsifier_fixed = true
 """
 
 
-class OwnFilesTest(unittest.TestCase):
+class OwnFilesTest(ProgramTest):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-own-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        super().setUp()
         self.own = self.folder / "own"
         self.write("experiments/my/own.toml", EXPERIMENT)
         self.write("methods/mine.toml", METHOD)
@@ -75,9 +68,7 @@ class OwnFilesTest(unittest.TestCase):
         return file
 
     def call(self, *arguments, code=0, environment=None):
-        done = subprocess.run([SPARFUSE, "--results", str(self.folder / "results"), *map(str, arguments)],
-                              text=True, capture_output=True, timeout=120, check=False,
-                              env={**os.environ, **(environment or {})})
+        done = self.start(*arguments, environment=environment)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.errors = done.stderr
         return done.stdout
@@ -165,5 +156,4 @@ class OwnFilesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = sys.argv[1]
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    main()

@@ -4,12 +4,9 @@
 """
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
-import unittest
 from pathlib import Path
 from unittest import mock
 
@@ -87,7 +84,7 @@ class LocalStepsTest(trial_test.Trials):
             sent[inner] = trial["metrics"]["window_bytes"]["value"]
             memory[inner] = trial["metrics"]["method_memory_bytes"]["value"]
             self.assertEqual((steps["exchanges"] > 0).tolist(), 3 * [False, False, False, True])
-            done = subprocess.run(self.command("check"), text=True, capture_output=True, timeout=60, check=False)
+            done = self.start("check")
             self.assertNotIn("local-sgd", done.stdout + done.stderr)
         elements = sum(tensor["numel"] for tensor in self.outcome()["layout"])
         self.assertEqual(sent, {"keep": 4 * elements, "reset": 4 * elements, "average": 12 * elements})
@@ -97,31 +94,22 @@ class LocalStepsTest(trial_test.Trials):
             self.assertNotEqual(losses[inner][5:], losses["keep"][5:])
         self.assertNotEqual(losses["reset"], losses["average"])
 
-    def call(self, *arguments, results=None):
-        done = subprocess.run([trial_test.SPARFUSE, "--results", str(results or self.results), *map(str, arguments)],
-                              text=True, capture_output=True, timeout=100, check=False)
-        return done.returncode, done.stdout if done.stdout.startswith("{") else done.stdout + done.stderr
-
     def test_inner_state_of_a_table_without_a_recipe_is_refused(self):
         shutil.copy(Path(__file__).resolve().parents[3] / "experiments/local-steps/decoder-1b.json", self.folder)
         self.file.write_text(
             'id = "t"\n[defaults]\nmode = "modelled"\ncluster = "two-sites"\nworkload = "table:decoder-1b.json"\n'
             'workers = 2\nmethod = "diloco"\nmethod_options = { every = 30, inner_state = "average" }\n')
-        code, said = self.call("plan", self.file)
-        self.assertEqual(code, 2, said)
+        said = self.call("plan", self.file, code=2)
         self.assertRegex(said, "t.toml:8: inner_state = average with workload table:decoder-1b.*, which has no recipe")
 
     def test_a_bundle_holds_the_bytes_of_averaged_inner_states(self):
         more = with_options('every = 2, fragments = 2, stripes = 1, delay = 0, inner_state = "average"', THREADS)
         self.run_trial(method="streaming-diloco", steps=4, more=more)
         bundle = self.folder / "true.sparfuse"
-        code, said = self.call("export", "t", "--out", bundle)
-        self.assertEqual(code, 0, said)
+        said = self.said("export", "t", "--out", bundle)
         self.assertNotIn("left out", said)
-        code, said = self.call("verify", bundle)
-        self.assertEqual(code, 0, said)
-        code, said = self.call("merge", bundle, results=self.folder / "merged")
-        self.assertEqual(code, 0, said)
+        self.call("verify", bundle)
+        self.call("merge", bundle, results=self.folder / "merged")
         self.assertEqual(len(list((self.folder / "merged").rglob("trial.json"))), 1)
 
         def forged(change):
@@ -137,11 +125,11 @@ class LocalStepsTest(trial_test.Trials):
             file = self.folder / "forged.sparfuse"
             for _ in range(2):  # the second time with the table of what is forged
                 file.write_bytes(forgery.bundled(dict(members)))
-                code, said = self.call("verify", file, "--json")
-                if not said.startswith("{"):
-                    return code, said
-                members["table.json"] = forgery.written(json.loads(said)["table"])
-            return code, said
+                done = self.start("verify", file, "--json")
+                if not done.stdout.startswith("{"):
+                    break
+                members["table.json"] = forgery.written(json.loads(done.stdout)["table"])
+            return done.returncode, done.stdout + done.stderr
 
         code, said = forged(lambda trial: None)
         self.assertEqual(code, 0, said)
@@ -184,7 +172,7 @@ class LocalStepsTest(trial_test.Trials):
             steps = self.series(trial, "steps.npy")
             windows = steps["step_seconds"].reshape(2, 3, 3).sum(axis=2)[:, 1:]  # without the warm-up
             self.assertAlmostEqual(trial["metrics"]["window_seconds"]["value"], float(np.median(windows.max(axis=0))))
-            done = subprocess.run(self.command("check"), text=True, capture_output=True, timeout=60, check=False)
+            done = self.start("check")
             self.assertNotIn("diloco", done.stdout + done.stderr)
 
     def test_windows_of_one_step_train_as_dense_does(self):
@@ -232,8 +220,7 @@ class LocalStepsTest(trial_test.Trials):
         text = self.file.read_text().replace('method = "local-sgd"\n', "")
         axis = '[[axis]]\nmethod = ["dense", "local-sgd"]\nmethod_options = [{}, { every = 2 }]\n[repeat]'
         self.file.write_text(text.replace("[repeat]", axis))
-        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.call("run", self.file)
         for path in self.results.rglob("trial.json"):
             trial = trial_test.read_trial(path)
             self.assertEqual((trial["status"], trial["launch"]["trials"]), ("ok", 2))
@@ -251,5 +238,4 @@ class LocalStepsTest(trial_test.Trials):
 
 
 if __name__ == "__main__":
-    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    trial_test.main()

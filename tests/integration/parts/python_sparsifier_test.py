@@ -6,16 +6,11 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from program import read_trial, with_all
-
-SPARFUSE = None
+from program import ProgramTest, main, read_trial, with_all
 
 EXPERIMENT = """
 id = "t"
@@ -111,26 +106,21 @@ collective = "sparse-allgather"
 """
 
 
-class PythonSparsifierTest(unittest.TestCase):
+class PythonSparsifierTest(ProgramTest):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-python-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.results = self.folder / "results"
+        super().setUp()
         self.source = self.folder / "classes.py"
         self.source.write_text(CLASSES)
 
-    def start(self, *sparsifiers, mode="measured", method="wfbp", more="", environment=None):
+    def start_with(self, *sparsifiers, mode="measured", method="wfbp", more="", environment=None):
         listed = ", ".join(f'"{name}"' for name in sparsifiers)
-        (self.folder / "t.toml").write_text(EXPERIMENT.format(mode=mode, method=method, more=more,
-                                                               sparsifiers=listed))
-        return subprocess.run([SPARFUSE, "--results", str(self.results), "run", "--keep-disturbed",
-                               str(self.folder / "t.toml")],
-                              text=True, capture_output=True, timeout=300, check=False,
-                              env={**os.environ, **(environment or {})})
+        file = self.folder / "t.toml"
+        file.write_text(EXPERIMENT.format(mode=mode, method=method, more=more, sparsifiers=listed))
+        return self.start("run", "--keep-disturbed", file, environment=environment)
 
     def run_trials(self, *sparsifiers, **experiment):
         """{sparsifier: its trial}; all trials must succeed."""
-        done = self.start(*sparsifiers, **experiment)
+        done = self.start_with(*sparsifiers, **experiment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return self.trials()
 
@@ -139,7 +129,7 @@ class PythonSparsifierTest(unittest.TestCase):
         return {trial["config"]["sparsifier"]: trial for trial in trials if "sparsifier" in trial["config"]}
 
     def failure(self, sparsifier, **experiment):
-        done = self.start(sparsifier, **experiment)
+        done = self.start_with(sparsifier, **experiment)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         (trial,) = self.trials().values()
         self.assertEqual(trial["failure"]["kind"], "config", trial["failure"])
@@ -163,7 +153,7 @@ class PythonSparsifierTest(unittest.TestCase):
         for name, kind, more in (("RaisingLate", "config", ""), ("KillingLate", "comm", ""),
                                  ("RaisingLate", "config", 'transport = "threads"')):
             shutil.rmtree(self.results, ignore_errors=True)
-            done = self.start("topk", f"python:classes.py:{name}", "python:classes.py:First", more=more)
+            done = self.start_with("topk", f"python:classes.py:{name}", "python:classes.py:First", more=more)
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             trials = self.trials()
             self.assertEqual(len(trials), 3)
@@ -204,10 +194,7 @@ class PythonSparsifierTest(unittest.TestCase):
         (methods / "mine.toml").write_text(METHOD)
         text = EXPERIMENT.format(mode="measured", method="methods/mine.toml", more="", sparsifiers="")
         (self.folder / "t.toml").write_text(text.replace("[[axis]]\nsparsifier = []\n", ""))
-        done = subprocess.run([SPARFUSE, "--results", str(self.results), "run", "--keep-disturbed",
-                               str(self.folder / "t.toml")],
-                              text=True, capture_output=True, timeout=300, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.call("run", "--keep-disturbed", self.folder / "t.toml")
         ((name, trial),) = self.trials().items()
         self.assertRegex(name, "^python:Told@[0-9a-f]{12}$")
         self.assertEqual((trial["status"], trial["config"]["method"]), ("ok", "mine"))
@@ -256,7 +243,7 @@ class PythonSparsifierTest(unittest.TestCase):
         for name, expected in (("python:absent.py:TopK", str(self.folder / "absent.py")),
                                ("python:classes.py:TopJ", 'did you mean "TopK"?'),
                                ("python:classes.py", "python:FILE.py:ClassName")):
-            done = self.start(name)
+            done = self.start_with(name)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(expected, done.stdout + done.stderr)
             self.assertIn("t.toml:", done.stdout + done.stderr)
@@ -264,9 +251,8 @@ class PythonSparsifierTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = os.path.abspath(sys.argv.pop(1))
-    PLUGIN = sys.argv.pop(1)
+    PLUGIN = sys.argv.pop(2)
     if not os.path.exists(PLUGIN):
         print(f"skipped: {PLUGIN} is not built: install python3-dev and, in .venv, pybind11 and numpy")
         sys.exit(77)
-    unittest.main()
+    main()

@@ -3,12 +3,9 @@
   tcp_trial_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
-import os
 import shutil
 import signal
-import subprocess
 import sys
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -63,9 +60,7 @@ class TcpTrialTest(trial_test.Trials):
         template.write_text(f'command = ["sh", "{self.folder}/ranks.sh", "{{ranks}}", "env", "{{environment}}", '
                             '"{worker}", "{arguments}"]')
         self.write(more=TCP, deadline=3)
-        done = subprocess.run(self.command("run", self.file, "--launch", template), text=True, capture_output=True,
-                              timeout=100, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.call("run", self.file, "--launch", template, code=code)
         return self.trial()
 
     def test_launchers_of_one_s_own_number_the_ranks(self):
@@ -80,5 +75,4 @@ class TcpTrialTest(trial_test.Trials):
 
 
 if __name__ == "__main__":
-    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    trial_test.main()

@@ -10,7 +10,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -55,10 +54,7 @@ def other_work(trial):
 
 class TwoLevelsTest(trial_test.Trials):
     def sparfuse(self, verb, *arguments, code=0):
-        done = subprocess.run(self.command(verb, self.file, *arguments), text=True, capture_output=True, timeout=400,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        return self.said(verb, self.file, *arguments, code=code)
 
     def write_two_levels(self, workload, gbps):
         options = ", ".join("{" + ", ".join(f"{key} = {value}" for key, value in given.items()) + "}"
@@ -71,7 +67,7 @@ class TwoLevelsTest(trial_test.Trials):
         """{method: (live trial, modelled trial)}; of several live trials, the least disturbed one."""
         self.write_two_levels(workload, gbps)
         if retry:
-            command = [trial_test.SPARFUSE, "--results", self.results, "run", self.file, "--retry-disturbed"]
+            command = [self.program, "--results", self.results, "run", self.file, "--retry-disturbed"]
             done = subprocess.run(command, text=True, capture_output=True, timeout=600, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         else:
@@ -181,8 +177,7 @@ class TwoLevelsTest(trial_test.Trials):
 
 
 if __name__ == "__main__":
-    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
     if "--every-method" in sys.argv:
         sys.argv.remove("--every-method")
         METHODS = EVERY_METHOD
-    unittest.main()
+    trial_test.main()

@@ -4,11 +4,9 @@ some seconds each.
   collectives_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
-import os
 import shutil
 import signal
 import sys
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -43,5 +41,4 @@ class ReducingTrialTest(trial_test.Trials):
 
 
 if __name__ == "__main__":
-    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    trial_test.main()

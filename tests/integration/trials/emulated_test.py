@@ -5,10 +5,8 @@ thread of a kernel is one of the host's.
 """
 
 import json
-import os
 import shutil
 import sys
-import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -75,5 +73,4 @@ class EmulatedTrialTest(trial_test.Trials):
 
 
 if __name__ == "__main__":
-    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    trial_test.main()
