@@ -27,57 +27,38 @@ def spans(*rows):
 
 
 class Exposure(unittest.TestCase):
+    def assert_waited(self, *rows, of):
+        """of: {(cause, label): seconds}, none of them until the last rank had come."""
+        found = exposure.exposure(spans(*rows), {})
+        self.assertEqual(found, {cause: (seconds, 0.0) for cause, seconds in of.items()})
+
     def test_a_wait_is_cut_where_exchanges_end_and_the_rest_goes_to_the_next(self):
-        found = exposure.exposure(
-            spans(
-                ("backward", "compute", "w", 0, 10),
-                ("exchange", "data", "unit 0", 8, 13),
-                ("wait", "compute", "", 10, 20),
-                ("negotiate", "control", "", 13, 14),
-                ("exchange", "data", "unit 1", 16, 19),
-            ),
-            {},
-        )
-        self.assertEqual(
-            found,
-            {
-                ("exchange", "unit 0"): (3.0, 0.0),
-                ("negotiate", ""): (1.0, 0.0),
-                ("before", "unit 1"): (2.0, 0.0),
-                ("exchange", "unit 1"): (3.0, 0.0),
-                ("after", ""): (1.0, 0.0),
-            },
+        self.assert_waited(
+            ("backward", "compute", "w", 0, 10),
+            ("exchange", "data", "unit 0", 8, 13),
+            ("wait", "compute", "", 10, 20),
+            ("negotiate", "control", "", 13, 14),
+            ("exchange", "data", "unit 1", 16, 19),
+            of={("exchange", "unit 0"): 3.0, ("negotiate", ""): 1.0, ("before", "unit 1"): 2.0,
+                ("exchange", "unit 1"): 3.0, ("after", ""): 1.0},
         )
 
     def test_exchanges_side_by_side_share_and_come_before_all_else(self):
-        found = exposure.exposure(
-            spans(
-                ("wait", "compute", "", 0, 4),
-                ("exchange", "intra-node", "a", 0, 4),
-                ("exchange", "inter-node", "b", 2, 4),
-                ("sparsify", "host", "w", 0, 4),
-            ),
-            {},
+        self.assert_waited(
+            ("wait", "compute", "", 0, 4),
+            ("exchange", "intra-node", "a", 0, 4),
+            ("exchange", "inter-node", "b", 2, 4),
+            ("sparsify", "host", "w", 0, 4),
+            of={("exchange", "a"): 3.0, ("exchange", "b"): 1.0},
         )
-        self.assertEqual(found, {("exchange", "a"): (3.0, 0.0), ("exchange", "b"): (1.0, 0.0)})
 
     def test_without_an_exchange_other_lanes_and_then_other_ranks_are_waited_for(self):
-        found = exposure.exposure(
-            spans(
-                ("wait", "compute", "", 0, 4),
-                ("sparsify", "host", "w", 0, 1),
-                ("wait", "align", "buffer 0", 0, 3),
-                ("exchange", "data", "buffer 0", 3, 4),
-            ),
-            {},
-        )
-        self.assertEqual(
-            found,
-            {
-                ("local work", "w"): (1.0, 0.0),
-                ("other ranks", "buffer 0"): (2.0, 0.0),
-                ("exchange", "buffer 0"): (1.0, 0.0),
-            },
+        self.assert_waited(
+            ("wait", "compute", "", 0, 4),
+            ("sparsify", "host", "w", 0, 1),
+            ("wait", "align", "buffer 0", 0, 3),
+            ("exchange", "data", "buffer 0", 3, 4),
+            of={("local work", "w"): 1.0, ("other ranks", "buffer 0"): 2.0, ("exchange", "buffer 0"): 1.0},
         )
 
     def test_what_an_exchange_lasts_longer_than_elsewhere_was_spent_until_the_last_rank_came(self):
@@ -175,16 +156,9 @@ class Explained(unittest.TestCase):
         for cell, exposed, exchanges in zip(listed, (0.002, 0.0125), (3, 43)):
             for block in range(blocks):
                 waits = exposed + block * shift
-                _, directory = made.trial(
-                    "p",
-                    cell,
-                    block,
-                    {
-                        "step_seconds": (0.033 + waits, "s"),
-                        "exchanges": (exchanges, ""),
-                        "sent_bytes": (1000, "B"),
-                    },
-                )
+                metrics = {"step_seconds": (0.033 + waits, "s"), "exchanges": (exchanges, ""),
+                           "sent_bytes": (1000, "B")}
+                _, directory = made.trial("p", cell, block, metrics)
                 write_steps(directory, step_rows(waits))
                 write_spans(directory, span_rows(waits, 0.030 + waits))
                 outcome = {

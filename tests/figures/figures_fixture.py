@@ -34,19 +34,12 @@ PROVENANCE = {
 def write_series(path, columns, sampling="every step"):
     """Writes {name: values} like a trial: the NumPy file, and its entry in trial.json."""
     arrays = [np.asarray(values) for values in columns.values()]
-    table = np.empty(
-        len(arrays[0]), dtype=[(name, array.dtype) for name, array in zip(columns, arrays)]
-    )
-    for name, array in zip(columns, arrays):
-        table[name] = array
-    np.save(path, table)
+    table = np.rec.fromarrays(arrays, dtype=[(name, array.dtype) for name, array in zip(columns, arrays)])
+    np.save(path, table.view(np.ndarray))
     described = Path(path).with_name("trial.json")
     trial = json.loads(described.read_text()) if described.exists() else {"series": {}}
-    trial["series"][Path(path).name] = {
-        "rows": len(table),
-        "sampling": sampling,
-        "units": dict.fromkeys(columns, ""),
-    }
+    said = {"rows": len(table), "sampling": sampling, "units": dict.fromkeys(columns, "")}
+    trial["series"][Path(path).name] = said
     described.write_text(json.dumps(trial))
 
 
@@ -121,9 +114,7 @@ def ratio(ours, other):
 
 
 def _setting(cell):
-    return {
-        key: value for key, value in cell.items() if key not in (*METHOD_KEYS, "config_hash")
-    }
+    return {key: value for key, value in cell.items() if key not in (*METHOD_KEYS, "config_hash")}
 
 
 MARKS = {"holds": ("✓", "good"), "inconclusive": ("?", "part"), "direction only": ("≈", "part"),
@@ -132,15 +123,8 @@ MARKS = {"holds": ("✓", "good"), "inconclusive": ("?", "part"), "direction onl
 
 def table(columns, rows, looks=(), caption="", notes=()):
     """A finished table in the form of spec.json: words in the first column, numbers in the others."""
-    return {
-        "title": "",
-        "caption": caption,
-        "columns": columns,
-        "alignment": "l" + "r" * (len(columns) - 1),
-        "rows": rows,
-        "looks": list(looks),
-        "notes": list(notes),
-    }
+    return {"title": "", "caption": caption, "columns": columns, "rows": rows, "looks": list(looks),
+            "alignment": "l" + "r" * (len(columns) - 1), "notes": list(notes)}
 
 
 def judged_setting(verdict, words="", value=1.0):
@@ -167,16 +151,9 @@ def judged_sentence(sentence, *settings, expected="> 1x"):
 def judged(groups):
     """All verdicts in the form of spec.json. groups: {id of a part or an experiment: sentences}."""
     count = sum(len(each["settings"]) for sentences in groups.values() for each in sentences)
-    return {
-        "claims": count,
-        "summary": "what all say",
-        "meanings": "what the marks mean",
-        "groups": [
-            {"id": name, "title": f"Claims of {name}", "sentences": sentences}
-            for name, sentences in groups.items()
-            if sentences
-        ],
-    }
+    listed = [{"id": name, "title": f"Claims of {name}", "sentences": sentences}
+              for name, sentences in groups.items() if sentences]
+    return {"claims": count, "summary": "what all say", "meanings": "what the marks mean", "groups": listed}
 
 
 def results(part):
@@ -202,15 +179,7 @@ class Synthetic:
         self.trials = {}  # {config_hash: {block: trial that counts}}
         self.set_aside = {}  # {config_hash: trials that do not count}
 
-    def trial(
-        self,
-        part,
-        cell,
-        block,
-        metrics=(),
-        failure=None,
-        annotations=(),
-    ):
+    def trial(self, part, cell, block, metrics=(), failure=None, annotations=()):
         """Adds a trial; returns (trial_id, directory). metrics: {name: (value, unit)}. A trial with a
         failure or annotations does not count."""
         self.count += 1
@@ -218,75 +187,41 @@ class Synthetic:
         directory = Path("trials") / trial_id
         (self.folder / directory).mkdir(parents=True)
         if failure or annotations:
-            self.set_aside.setdefault(cell["config_hash"], []).append(
-                {
-                    "trial_id": trial_id,
-                    "block": block,
-                    "started_utc": "2026-11-20T10:00:00Z",
-                    "failure": failure or "called bad",
-                    "annotations": list(annotations),
-                }
-            )
+            self.set_aside.setdefault(cell["config_hash"], []).append({
+                "trial_id": trial_id, "block": block, "started_utc": "2026-11-20T10:00:00Z",
+                "failure": failure or "called bad", "annotations": list(annotations)})
         else:
             self.trials.setdefault(cell["config_hash"], {})[str(block)] = {
-                "id": trial_id,
-                "block": block,
-                "directory": str(directory),
-                "metrics": dict(metrics),
-            }
+                "id": trial_id, "block": block, "directory": str(directory), "metrics": dict(metrics)}
         return trial_id, self.folder / directory
 
     def values(self, cell, metric):
-        trials = self.trials.get(cell["config_hash"], {})
-        return {
-            block: trial["metrics"][metric][0]
-            for block, trial in trials.items()
-            if metric in trial["metrics"]
-        }
+        trials = self.trials.get(cell["config_hash"], {}).items()
+        return {block: trial["metrics"][metric][0] for block, trial in trials if metric in trial["metrics"]}
 
     def _counterpart(self, found, cell, method):
-        same = [
-            i
-            for i, other in enumerate(found)
-            if other["method"] == method and _setting(other) == _setting(cell)
-        ]
-        alike = [
-            i
-            for i in same
-            if all(found[i][key] == cell[key] for key in ("density", "sparsifier"))
-        ]
+        same = [i for i, other in enumerate(found)
+                if other["method"] == method and _setting(other) == _setting(cell)]
+        alike = [i for i in same if all(found[i][key] == cell[key] for key in ("density", "sparsifier"))]
         dense = [i for i in same if found[i]["sparsifier"] == "none"]
-        for some in (alike, dense, same if cell["sparsifier"] == "none" else []):
-            if some:
-                return some[0]
-        return None
+        return next(iter(alike or dense or (same if cell["sparsifier"] == "none" else [])), None)
 
     def _cell(self, found, cell, reference):
         hash = cell["config_hash"]
         trials = self.trials.get(hash, {})
-        units = {
-            name: unit for trial in trials.values() for name, (_, unit) in trial["metrics"].items()
-        }
+        units = {name: unit for trial in trials.values() for name, (_, unit) in trial["metrics"].items()}
         metrics = {}
         for name, unit in units.items():
             values = self.values(cell, name)
-            metrics[name] = {
-                "unit": unit,
-                "values": values,
-                "average": interval(list(values.values())),
-                "geometric": geometric(list(values.values()), f" {unit}"),
-            }
+            numbers = list(values.values())
+            metrics[name] = {"unit": unit, "values": values, "average": interval(numbers),
+                             "geometric": geometric(numbers, f" {unit}")}
         ratios = {}
         for method in {other["method"] for other in found}:
             over = self._counterpart(found, cell, method)
             if over is not None:
-                ratios[method] = {
-                    "cell": over,
-                    "metrics": {
-                        name: ratio(self.values(cell, name), self.values(found[over], name))
-                        for name in units
-                    },
-                }
+                of = {name: ratio(metrics[name]["values"], self.values(found[over], name)) for name in units}
+                ratios[method] = {"cell": over, "metrics": of}
         set_aside = self.set_aside.get(hash, [])
         failure = "" if trials else set_aside[-1]["failure"] if set_aside else "not run"
         declared = cell["mode"] == "modelled" and cell["cluster"] != "this-machine"
@@ -298,10 +233,7 @@ class Synthetic:
             "link": link_words(cell),
             "declared": declared,
             "dense": cell["sparsifier"] == "none",
-            "trials": [
-                {key: trial[key] for key in ("id", "block", "directory")}
-                for trial in trials.values()
-            ],
+            "trials": [{key: trial[key] for key in ("id", "block", "directory")} for trial in trials.values()],
             "metrics": metrics,
             "reference": self._counterpart(found, cell, reference) if reference else None,
             "ratios": ratios,
@@ -344,17 +276,8 @@ class Synthetic:
             if twin is None or observed is None:
                 continue
             guess = twins["cells"][twin]["metrics"]["step_seconds"]["average"]["value"]
-            found.append(
-                {
-                    "cell": i,
-                    "twin": twin,
-                    "observed": observed,
-                    "predicted": guess,
-                    "error": guess / observed["value"] - 1,
-                    "within_interval": observed["low"] <= guess <= observed["high"],
-                    "oversubscribed": cell["oversubscribed"],
-                }
-            )
+            found.append({"cell": i, "twin": twin, "observed": observed, "predicted": guess,
+                          "error": guess / observed["value"] - 1, "oversubscribed": cell["oversubscribed"]})
 
         def middle(crowded):
             chosen = [pair for pair in found if pair["oversubscribed"] == crowded]
@@ -377,9 +300,7 @@ class Synthetic:
         parts = []
         for part in fields["parts"]:
             found, reference = part.get("cells", []), part.get("reference")
-            figures = [
-                {"cells": shown(found, entry), **entry} for entry in part.get("figures", [])
-            ]
+            figures = [{"cells": shown(found, entry), **entry} for entry in part.get("figures", [])]
             made = [self._cell(found, cell, reference) for cell in found]
             figures = [completed(made, entry, reference) for entry in figures]
             parts.append({"kind": "throughput", **part, "cells": made, "figures": figures})
@@ -403,21 +324,12 @@ class Synthetic:
 
 def shown(cells, entry):
     """The positions of the cells that an entry's filters keep."""
-    filters = {
-        key: value
-        for key, value in {**entry, **entry.get("where", {})}.items()
-        if cells and key in cells[0] and key != "kind"
-    }
+    given = {**entry, **entry.get("where", {})}
+    filters = {key: value for key, value in given.items() if cells and key in cells[0] and key != "kind"}
     if "methods" in entry:
         filters["method"] = entry["methods"]
-    return [
-        i
-        for i, cell in enumerate(cells)
-        if all(
-            cell.get(key) in (value if isinstance(value, list) else [value])
-            for key, value in filters.items()
-        )
-    ]
+    lists = {key: value if isinstance(value, list) else [value] for key, value in filters.items()}
+    return [i for i, cell in enumerate(cells) if all(cell.get(key) in known for key, known in lists.items())]
 
 
 INSIDE = {  # of kinds whose panels differ in more than methods: keys in which a panel's cells differ
@@ -531,9 +443,7 @@ class Schedule:
         unit_of = [layer * units // layers for layer in range(layers)]
         decompress = 0.0
         for layer in range(layers):
-            now = span(
-                "backward", "compute", f"layer{layers - layer}", now, now + backward / layers
-            )
+            now = span("backward", "compute", f"layer{layers - layer}", now, now + backward / layers)
             ahead = method in ("wfbp", "safusion-naive", "safusion-inter")
             if ahead:
                 now = span("sparsify", "compute", f"layer{layers - layer}", now, now + sparsify)
@@ -543,18 +453,10 @@ class Schedule:
                 if method == "safusion-naive":
                     begin = span("negotiate", "control", f"unit{unit}", now, now + 2 * alpha)
                 if method == "syncea":
-                    now = begin = span(
-                        "sparsify", "compute", f"unit{unit}", now, now + sparsify * layers * 0.7
-                    )
+                    now = begin = span("sparsify", "compute", f"unit{unit}", now, now + sparsify * layers * 0.7)
                 begin = max(begin, network)
-                network = span(
-                    "exchange",
-                    "data",
-                    f"unit{unit}",
-                    begin,
-                    begin + (workers - 1) * alpha * 2 + self.sent / units / bandwidth,
-                    int(self.payload / units),
-                )
+                end = begin + (workers - 1) * alpha * 2 + self.sent / units / bandwidth
+                network = span("exchange", "data", f"unit{unit}", begin, end, int(self.payload / units))
                 ready.append(network)
         self.backward_end = now
         for unit, arrived in enumerate(ready):
@@ -595,23 +497,13 @@ class Schedule:
 
     def write_spans(self, directory):
         rows = [
-            (step, rank, *span) for step in (13, 14, 15) for rank in (0, 1) for span in self.spans
+            (step, rank, *words, begin * stretch, end * stretch, size)
+            for step, stretch in ((13, 1.0), (14, 1.03), (15, 0.98))
+            for rank in (0, 1)
+            for *words, begin, end, size in self.spans
         ]
-        stretch = {13: 1.0, 14: 1.03, 15: 0.98}
-        write_series(
-            directory / "spans.npy",
-            {
-                "step": [row[0] for row in rows],
-                "rank": [row[1] for row in rows],
-                "kind": [row[2] for row in rows],
-                "lane": [row[3] for row in rows],
-                "label": [row[4] for row in rows],
-                "begin_seconds": [row[5] * stretch[row[0]] for row in rows],
-                "end_seconds": [row[6] * stretch[row[0]] for row in rows],
-                "bytes": [row[7] for row in rows],
-            },
-            "the last three measured steps",
-        )
+        names = ("step", "rank", "kind", "lane", "label", "begin_seconds", "end_seconds", "bytes")
+        write_series(directory / "spans.npy", dict(zip(names, zip(*rows))), "the last three measured steps")
 
 
 class Page(HTMLParser):
