@@ -84,16 +84,8 @@ class Store14:
         self.made, self.rng, self.parts = Synthetic(folder), random.Random(11), []
 
     def part(self, name, found, figures, reference=None, kind="throughput"):
-        self.parts.append(
-            {
-                "id": name,
-                "title": name,
-                "kind": kind,
-                "reference": reference,
-                "cells": found,
-                "figures": figures,
-            }
-        )
+        self.parts.append({"id": name, "title": name, "kind": kind, "reference": reference, "cells": found,
+                           "figures": figures})
 
     def run(self, part, cell, metrics, blocks=1):
         folders = []
@@ -124,10 +116,8 @@ class Store14:
             found.append(cell)
             parts = (0.0205, 0.0312, 0.0081, noct, 0.004, 0.006)
             names = ("forward", "backward", "sparsify", "exposed_communication")
-            metrics = {
-                f"{name}_seconds": (value, "s")
-                for name, value in zip((*names, "decompress", "update"), parts)
-            }
+            named = zip((*names, "decompress", "update"), parts)
+            metrics = {f"{name}_seconds": (value, "s") for name, value in named}
             metrics["step_seconds"] = (sum(parts) + 0.003, "s")
             self.run("fig15", cell, metrics)
         entry = {"kind": "breakdown", "published": brought(workload, "Fig15a", calibrated=["WFBP"])}
@@ -136,9 +126,7 @@ class Store14:
     def fig7(self):
         found = []
         for sparsifier in ("gaussiank", "dgc", "redsync", "sidco"):
-            cell = config(
-                "safusion-naive", "digits-resnet", 4, 1.0, "emulated", sparsifier=sparsifier
-            )
+            cell = config("safusion-naive", "digits-resnet", 4, 1.0, "emulated", sparsifier=sparsifier)
             found.append(cell)
             for folder in self.run("fig7", cell, {"step_seconds": (0.08, "s")}, 3):
                 wait = 0.012 * math.exp(self.rng.gauss(0, 0.2))
@@ -157,34 +145,14 @@ class Store14:
     def fig3(self):
         found = []
         for degree in [i / 10 for i in range(11)]:
-            cell = config(
-                "syncea",
-                "digits-resnet",
-                2,
-                1.0,
-                "emulated",
-                "convergence",
-                density=0.001,
-                method_options={"planner_options": {"degree": degree}},
-            )
+            cell = config("syncea", "digits-resnet", 2, 1.0, "emulated", "convergence", density=0.001,
+                          method_options={"planner_options": {"degree": degree}})
             found.append(cell)
-            self.run(
-                "fig3",
-                cell,
-                lambda block: {
-                    "final_metric": (
-                        0.95 - 0.3 * degree**2 + self.rng.gauss(0, 0.01),
-                        "accuracy",
-                    ),
-                    "missing_rate": (0.7 * degree**1.5, "1"),
-                },
-                3,
-            )
-        entry = {
-            "kind": "dual_line",
-            "x": "method_options.planner_options.degree",
-            "published": brought("digits-resnet", "Fig3a"),
-        }
+            self.run("fig3", cell, lambda block: {
+                "final_metric": (0.95 - 0.3 * degree**2 + self.rng.gauss(0, 0.01), "accuracy"),
+                "missing_rate": (0.7 * degree**1.5, "1")}, 3)
+        entry = {"kind": "dual_line", "x": "method_options.planner_options.degree",
+                 "published": brought("digits-resnet", "Fig3a")}
         self.part("fig3", found, [entry], kind="convergence")
 
     def fig4(self):
@@ -194,18 +162,9 @@ class Store14:
                 cell = config(method, workload, 2, 1.0, "emulated", "convergence")
                 found.append(cell)
                 high = 5.2 / level if workload == "text-lstm" else level
-                self.run(
-                    "fig4",
-                    cell,
-                    lambda block: {
-                        "final_metric": (high * math.exp(self.rng.gauss(0, 0.01)), unit[workload])
-                    },
-                    3,
-                )
-        entry = {
-            "kind": "normalised_bars",
-            "published": brought("digits-resnet", "Fig4", "VGG-19"),
-        }
+                self.run("fig4", cell, lambda block: {
+                    "final_metric": (high * math.exp(self.rng.gauss(0, 0.01)), unit[workload])}, 3)
+        entry = {"kind": "normalised_bars", "published": brought("digits-resnet", "Fig4", "VGG-19")}
         self.part("fig4", found, [entry], "dense", "convergence")
 
     def sensitivity(self):
@@ -250,9 +209,8 @@ class Drawing(unittest.TestCase):
     def drawn(self, part, position=0, entry=None):
         part = self.experiment.part(part)
         entry = entry or part.figures[position]
-        made = kinds.KINDS[entry["kind"]](
-            self.experiment, part, entry, style.Styles(self.experiment.methods)
-        )
+        styles = style.Styles(self.experiment.methods)
+        made = kinds.KINDS[entry["kind"]](self.experiment, part, entry, styles)
         self.addCleanup(style.close, made.figure)
         return made
 

@@ -48,41 +48,17 @@ def example(folder):
                 live.append(cell)
                 if (method, workload, workers) == ("syncea", "text-gpt", 4):
                     for block in range(3):
-                        made.trial(
-                            "throughput",
-                            cell,
-                            block,
-                            failure="timeout",
-                        )
+                        made.trial("throughput", cell, block, failure="timeout")
                     continue
                 for block in range(3):
-                    schedule = Schedule(
-                        method,
-                        workload,
-                        workers,
-                        gbps,
-                        math.exp(shift[block] + rng.gauss(0, 0.008)),
-                    )
-                    if (method, workload, workers, block) == (
-                        "wfbp",
-                        "digits-resnet",
-                        2,
-                        1,
-                    ) and gbps:
-                        made.trial(
-                            "throughput",
-                            cell,
-                            block,
-                            failure="signal",
-                        )
-                    if (method, workload, block) == ("dense", "digits-resnet", 2) and workers == 4:
-                        made.trial(
-                            "throughput",
-                            cell,
-                            block,
-                            {"throughput": (1e6, "images/s"), "step_seconds": (1e-4, "s")},
-                            annotations=["another build ran on this machine"],
-                        )
+                    noise = math.exp(shift[block] + rng.gauss(0, 0.008))
+                    schedule = Schedule(method, workload, workers, gbps, noise)
+                    if (method, workload, workers, block) == ("wfbp", "digits-resnet", 2, 1) and gbps:
+                        made.trial("throughput", cell, block, failure="signal")
+                    if (method, workload, workers, block) == ("dense", "digits-resnet", 4, 2):
+                        fast = {"throughput": (1e6, "images/s"), "step_seconds": (1e-4, "s")}
+                        bad = ["another build ran on this machine"]
+                        made.trial("throughput", cell, block, fast, annotations=bad)
                     _, directory = made.trial("throughput", cell, block, schedule.metrics())
                     schedule.write_spans(directory)
                 twin = config(method, workload, workers, gbps, "modelled")
@@ -96,61 +72,28 @@ def example(folder):
                 scaling.append(cell)
                 schedule = Schedule(method, workload, workers, 1.0, 2 / max(2, workers))
                 made.trial("scaling", cell, 0, schedule.metrics())
-    for method, speed, pace in (
-        ("dense", 1.0, 0.083),
-        ("wfbp", 0.8, 0.071),
-        ("safusion-inter", 0.83, 0.058),
-    ):
-        cell = config(
-            method,
-            "digits-resnet",
-            2,
-            1.0,
-            "emulated",
-            "convergence",
-            target=0.97,
-            evaluate_every=20,
-            steps=600,
-        )
+    paces = (("dense", 1.0, 0.083), ("wfbp", 0.8, 0.071), ("safusion-inter", 0.83, 0.058))
+    for method, speed, pace in paces:
+        cell = config(method, "digits-resnet", 2, 1.0, "emulated", "convergence", target=0.97,
+                      evaluate_every=20, steps=600)
         convergence.append(cell)
         for block in range(3):
             quick, steps, values = speed * math.exp(rng.gauss(0, 0.06)), [], []
             for step in range(20, 601, 20):
                 steps.append(step)
-                values.append(
-                    min(0.985, 0.985 - 0.88 * math.exp(-step * quick / 72) + rng.gauss(0, 0.004))
-                )
+                values.append(min(0.985, 0.985 - 0.88 * math.exp(-step * quick / 72) + rng.gauss(0, 0.004)))
                 if values[-1] >= 0.97:
                     break
             seconds = [step * pace for step in steps]
-            _, directory = made.trial(
-                "convergence",
-                cell,
-                block,
-                {
-                    "final_metric": (values[-1], "accuracy"),
-                    "steps_to_target": (steps[-1], "steps"),
-                    "seconds_to_target": (seconds[-1], "s"),
-                    "step_seconds": (pace, "s"),
-                },
-            )
-            write_series(
-                directory / "evaluations.npy",
-                {
-                    "step": steps,
-                    "seconds": seconds,
-                    "metric": values,
-                    "loss": [2 - value for value in values],
-                },
-            )
+            metrics = {"final_metric": (values[-1], "accuracy"), "steps_to_target": (steps[-1], "steps"),
+                       "seconds_to_target": (seconds[-1], "s"), "step_seconds": (pace, "s")}
+            _, directory = made.trial("convergence", cell, block, metrics)
+            losses = [2 - value for value in values]
+            evaluated = {"step": steps, "seconds": seconds, "metric": values, "loss": losses}
+            write_series(directory / "evaluations.npy", evaluated)
     figures = [
-        {
-            "kind": "grouped_bars",
-            "x": "workers",
-            "series": "method",
-            "y": "throughput",
-            "title": "Throughput of six methods by workers and link",
-        },
+        {"kind": "grouped_bars", "x": "workers", "series": "method", "y": "throughput",
+         "title": "Throughput of six methods by workers and link"},
         {"kind": "breakdown"},
         {"kind": "gantt", "workload": "text-gpt", "workers": 2},
         {"kind": "bytes"},
@@ -173,73 +116,37 @@ def example(folder):
             )
         ),
     )
-    by_many = judged_sentence(
-        "More workers wait longer",
-        *(
-            judged_setting("holds", f"workers {workers}", 1 + workers / 100)
-            for workers in range(2, 42, 2)
-        ),
-    )
-    fields = {
+    many = [judged_setting("holds", f"workers {workers}", 1 + workers / 100) for workers in range(2, 42, 2)]
+    by_many = judged_sentence("More workers wait longer", *many)
+    excluded = {"method": "oktopk", "workload": "digits-resnet", "workers": 2,
+                "link": {"gbps": 1.0, "alpha_us": 200.0}}
+    why = "Ok-Topk needs a power of two of at least 4 ranks"
+
+    def part(name, title, found, *drawn, mode="emulated", kind="throughput", **more):
+        return {"id": name, "title": title, "mode": mode, "kind": kind, "reference": "dense", "cells": found,
+                "figures": list(drawn), **more}
+
+    over = {"series": "method"}
+    return made.spec({
         "id": "quick",
         "title": "Sparsification and fusion on two cores",
         "paper": "safusion",
         "headlines": ["safusion-inter: 1.12x the throughput of wfbp."],
         "parts": [
-            {
-                "id": "throughput",
-                "title": "Throughput",
-                "mode": "emulated",
-                "kind": "throughput",
-                "reference": "dense",
-                "cells": live,
-                "figures": figures,
-                "judged": [by_setting, stated, by_many],
-                "excluded": [
-                    {
-                        "cell": {
-                            "method": "oktopk",
-                            "workload": "digits-resnet",
-                            "workers": 2,
-                            "link": {"gbps": 1.0, "alpha_us": 200.0},
-                        },
-                        "reason": "Ok-Topk needs a power of two of at least 4 ranks",
-                    }
-                ],
-            },
-            {
-                "id": "throughput.predicted",
-                "title": "Throughput, predicted",
-                "mode": "modelled",
-                "kind": "throughput",
-                "reference": "dense",
-                "cells": predicted,
-            },
-            {
-                "id": "convergence",
-                "title": "Convergence",
-                "mode": "emulated",
-                "kind": "convergence",
-                "reference": "dense",
-                "cells": convergence,
-                "figures": [
-                    {"kind": "convergence", "x": "seconds", "series": "method", "y": "metric"}
-                ],
-            },
-            {
-                "id": "scaling",
-                "title": "Modelled scaling",
-                "mode": "modelled",
-                "kind": "throughput",
-                "reference": "dense",
-                "cells": scaling,
-                "figures": [
-                    {"kind": "scaling", "x": "workers", "series": "method", "y": "throughput"}
-                ],
-            },
+            part("throughput", "Throughput", live, *figures, judged=[by_setting, stated, by_many],
+                 excluded=[{"cell": excluded, "reason": why}]),
+            part("throughput.predicted", "Throughput, predicted", predicted, mode="modelled"),
+            part("convergence", "Convergence", convergence,
+                 {"kind": "convergence", "x": "seconds", "y": "metric", **over}, kind="convergence"),
+            part("scaling", "Modelled scaling", scaling,
+                 {"kind": "scaling", "x": "workers", "y": "throughput", **over}, mode="modelled"),
         ],
-    }
-    return made.spec(fields)
+    })
+
+
+def of_quick(folder, spec):
+    """The options that name the experiment."""
+    return ["--results", str(folder / "results"), "--experiment", "quick", "--spec", str(spec)]
 
 
 class Wording(unittest.TestCase):
@@ -277,20 +184,7 @@ class Rendering(unittest.TestCase):
             path.write_text(json.dumps(spec))
         out_text, error_text = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out_text), contextlib.redirect_stderr(error_text):
-            code = render.main(
-                [
-                    verb,
-                    "--results",
-                    str(self.folder / "results"),
-                    "--experiment",
-                    "quick",
-                    "--spec",
-                    str(path),
-                    "--out",
-                    str(self.folder / out),
-                    *more,
-                ]
-            )
+            code = render.main([verb, *of_quick(self.folder, path), "--out", str(self.folder / out), *more])
         return code, out_text.getvalue(), error_text.getvalue()
 
     def drawn(self, part, entry):
@@ -304,11 +198,8 @@ class Rendering(unittest.TestCase):
         made = kinds.KINDS[entry["kind"]](
             experiment, experiment.part(part), entry, style.Styles(experiment.methods)
         )
-        words = [
-            text.get_text()
-            for axes in made.figure.axes
-            for text in axes.findobj(style.matplotlib.text.Text)
-        ]
+        texts = (text for axes in made.figure.axes for text in axes.findobj(style.matplotlib.text.Text))
+        words = [text.get_text() for text in texts]
         words += [label.get_text() for axes in made.figure.axes for label in axes.get_yticklabels()]
         style.close(made.figure)
         return made, " | ".join(words)
@@ -326,11 +217,8 @@ class Rendering(unittest.TestCase):
         self.assertEqual(len(paths), 3 * len(drawn))
         for path in paths:
             data = path.read_bytes()
-            self.assertTrue(
-                data.startswith(
-                    {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[path.suffix]
-                )
-            )
+            first = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[path.suffix]
+            self.assertTrue(data.startswith(first))
             self.assertGreater(len(data), 5000)
 
     def test_one_figure_by_name_twice_gives_equal_vectors(self):
@@ -338,13 +226,9 @@ class Rendering(unittest.TestCase):
         self.assertEqual(self.render("figure", *more, out="a")[0], 0)
         self.assertEqual(self.render("figure", *more, out="b")[0], 0)
         names = sorted(path.name for path in (self.folder / "a").iterdir())
-        self.assertEqual(
-            names, [f"convergence-convergence.{kind}" for kind in ("pdf", "png", "svg")]
-        )
+        self.assertEqual(names, [f"convergence-convergence.{kind}" for kind in ("pdf", "png", "svg")])
         for name in (names[0], names[2]):
-            self.assertEqual(
-                (self.folder / "a" / name).read_bytes(), (self.folder / "b" / name).read_bytes()
-            )
+            self.assertEqual(*((self.folder / out / name).read_bytes() for out in ("a", "b")))
 
     def test_captions_say_mode_hardware_n_and_that_it_is_preliminary(self):
         for part in self.spec["parts"]:
@@ -369,15 +253,8 @@ class Rendering(unittest.TestCase):
         self.assertNotIn("no value", words)
 
     def test_filters_leave_only_their_cells(self):
-        made, words = self.drawn(
-            "throughput",
-            {
-                "kind": "breakdown",
-                "workload": "text-gpt",
-                "methods": ["dense", "syncea"],
-                "workers": [2],
-            },
-        )
+        entry = {"kind": "breakdown", "workload": "text-gpt", "methods": ["dense", "syncea"], "workers": [2]}
+        made, words = self.drawn("throughput", entry)
         self.assertNotIn("digits-resnet", words)
         self.assertIn("syncea", words)
         self.assertNotIn("wfbp", words)
@@ -385,18 +262,13 @@ class Rendering(unittest.TestCase):
 
     def test_prediction_title_has_both_errors(self):
         made, _ = self.drawn("throughput", {"kind": "prediction"})
-        self.assertRegex(
-            made.title,
-            r"median error \d+\.\d % \(n = 24 cells\), "
-            r"oversubscribed \d+\.\d % \(n = 11 cells\)",
-        )
+        crowded = r"oversubscribed \d+\.\d % \(n = 11 cells\)"
+        self.assertRegex(made.title, rf"median error \d+\.\d % \(n = 24 cells\), {crowded}")
 
     def test_methods_look_the_same_whatever_else_is_there(self):
         one, other = style.Styles(METHODS), style.Styles(["omgs", "safusion-inter", "dense"])
         self.assertEqual(one["dense"].colour, other["dense"].colour)
-        self.assertEqual(
-            other.sort(["omgs", "safusion-inter", "dense"]), ["dense", "safusion-inter", "omgs"]
-        )
+        self.assertEqual(other.sort(["omgs", "safusion-inter", "dense"]), ["dense", "safusion-inter", "omgs"])
 
     def test_no_two_methods_look_alike_in_grey(self):
         looks = list(style.Styles([]).looks.values())
@@ -405,10 +277,7 @@ class Rendering(unittest.TestCase):
 
         def grey(look):  # relative luminance of the sRGB colour, as CIE lightness
             parts = [int(look.colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-            linear = [
-                part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-                for part in parts
-            ]
+            linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
             return 116 * (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]) ** (1 / 3)
 
         for one in looks:
@@ -503,29 +372,9 @@ class Rendering(unittest.TestCase):
 
     def test_a_bare_spec_of_which_nothing_has_run(self):
         cell = config("dense", "digits-resnet", 3, 1.0, "emulated")
-        fields = {
-            "id": "quick",
-            "parts": [
-                {
-                    "id": "p",
-                    "cells": [cell],
-                    "figures": [
-                        {"kind": kind}
-                        for kind in (
-                            "grouped_bars",
-                            "breakdown",
-                            "gantt",
-                            "bytes",
-                            "convergence",
-                            "scaling",
-                            "slopes",
-                            "prediction",
-                        )
-                    ],
-                }
-            ],
-        }
-        spec = Synthetic(self.folder / "bare").spec(fields)
+        kinds = ("grouped_bars", "breakdown", "gantt", "bytes", "convergence", "scaling", "slopes", "prediction")
+        part = {"id": "p", "cells": [cell], "figures": [{"kind": kind} for kind in kinds]}
+        spec = Synthetic(self.folder / "bare").spec({"id": "quick", "parts": [part]})
         code, out, error = self.render("figure", spec=spec)
         self.assertEqual((code, out), (0, ""))
         self.assertEqual(error.count("not drawn"), 8)
@@ -563,12 +412,8 @@ class Rendering(unittest.TestCase):
         self.assertEqual(self.render("figure", *more, out="d")[0], 0)
         panels = json.loads(path.read_text())["throughput-grouped_bars"]["panels"]
         drawn = [bar[3] for panel in panels for bar in panel["bars"]]
-        cells_of = self.spec["parts"][0]["cells"]
-        expected = [
-            cell["metrics"]["throughput"]["geometric"]["value"]
-            for cell in cells_of
-            if cell["trials"]
-        ]
+        ran = [cell for cell in self.spec["parts"][0]["cells"] if cell["trials"]]
+        expected = [cell["metrics"]["throughput"]["geometric"]["value"] for cell in ran]
         self.assertEqual(len(drawn), len(expected))
         for ours, theirs in zip(sorted(drawn), sorted(expected)):
             self.assertAlmostEqual(ours, theirs)
@@ -578,26 +423,13 @@ class Rendering(unittest.TestCase):
             (("--part", "nothing"), None, "no part 'nothing'; it has throughput"),
             (("--figure", "nothing"), None, "it has throughput-grouped_bars"),
             ((), {**self.spec, "id": "slow"}, "describes 'slow'; expected 'quick'"),
-            (
-                (),
-                self.with_part({"id": "p", "figures": [{"kind": "pie"}]}),
-                "unknown kind 'pie'",
-            ),
-            (
-                (),
-                {**self.spec, "parts": [{"id": "p", "kind": "", "cells": [{"config": {}}]}]},
-                "without config_hash",
-            ),
-            (
-                (),
-                {"form": cells.FORM, "id": "quick", "parts": []},
-                "expected csv, headlines, judged, provenance",
-            ),
-            (
-                (),
-                {**self.spec, "form": 1},
-                "form 1; expected 3: another version of sparfuse wrote it; `sparfuse figure` and",
-            ),
+            ((), self.with_part({"id": "p", "figures": [{"kind": "pie"}]}), "unknown kind 'pie'"),
+            ((), {**self.spec, "parts": [{"id": "p", "kind": "", "cells": [{"config": {}}]}]},
+             "without config_hash"),
+            ((), {"form": cells.FORM, "id": "quick", "parts": []},
+             "expected csv, headlines, judged, provenance"),
+            ((), {**self.spec, "form": 1},
+             "form 1; expected 3: another version of sparfuse wrote it; `sparfuse figure` and"),
         ):
             code, _, error = self.render("figure", *more, spec=spec)
             self.assertEqual(code, 2)
@@ -608,14 +440,7 @@ def main_example(folder):
     folder = Path(folder)
     spec = example(folder / "results")
     (folder / "spec.json").write_text(json.dumps(spec))
-    common = [
-        "--results",
-        str(folder / "results"),
-        "--experiment",
-        "quick",
-        "--spec",
-        str(folder / "spec.json"),
-    ]
+    common = of_quick(folder, folder / "spec.json")
     render.main(["figure", *common, "--out", str(folder / "figures")])
     render.main(["report", *common, "--out", str(folder / "report.html")])
 
