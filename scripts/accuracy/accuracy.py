@@ -22,7 +22,6 @@ except ImportError:
     sys.exit("scripts/accuracy/accuracy.py: needs Python 3.11 or newer")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MINUTE = 60  # seconds that a part's measurement may take, approximately
 MEASURED_STEPS = 5
 
 # {name: (files or folders of --data that may hold it, the way to get it)}

@@ -29,26 +29,19 @@ def environment():
 
 def fill(template, **data):
     """The text of a page; its macro `section` fills `contents`, the table of contents."""
-    return _with_whole_names(environment().get_template(template).render(contents=[], **data))
+    return TOKEN.sub(_whole, environment().get_template(template).render(contents=[], **data))
 
 
-# A name such as safusion-inter, or a date: browsers would break the line after its hyphens. They may
-# break a name that would fill a line of a telephone.
-HYPHENATED = re.compile(r"(?<![\w-])\w[\w.]*(?:-[\w.]+)+(?![\w-])")
+# Elements whose text has lines of its own or is not shown in the page, tags, and names such as
+# safusion-inter, or dates: browsers would break the line after their hyphens. They may break a name that
+# would fill a line of a telephone.
+TOKEN = re.compile(
+    r"<(pre|title|style|script)>.*?</\1>|<[^>]*>|(?P<name>(?<![\w-])\w[\w.]*(?:-[\w.]+)+(?![\w-]))", re.DOTALL
+)
 LONGEST_WHOLE = 40
-# Tags, and elements whose text has lines of its own or is not shown in the page.
-KEPT = re.compile(r"(<(pre|title|style|script)>.*?</\2>|<[^>]*>)", flags=re.DOTALL)
 
 
 def _whole(match):
-    word = match.group()
-    return f"<span class='whole'>{word}</span>" if len(word) <= LONGEST_WHOLE else word
-
-
-def _with_whole_names(text):
-    """The HTML with marks that keep browsers from breaking hyphenated names."""
-    out, end = [], 0
-    for kept in KEPT.finditer(text):
-        out += [HYPHENATED.sub(_whole, text[end : kept.start()]), kept.group()]
-        end = kept.end()
-    return "".join([*out, HYPHENATED.sub(_whole, text[end:])])
+    """The token; a name with marks that keep browsers from breaking it."""
+    name = match["name"]
+    return f"<span class='whole'>{name}</span>" if name and len(name) <= LONGEST_WHOLE else match[0]

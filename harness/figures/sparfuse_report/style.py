@@ -87,45 +87,26 @@ _WORK = {
     "other": ("#e6e8eb", ""),
 }
 
-RC = {
-    "figure.dpi": 150,
-    "savefig.dpi": 150,
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "normal",
-    "axes.labelsize": 8,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": QUIET,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5,
-    "hatch.linewidth": 0.5,
-    "legend.frameon": False,
-    "legend.fontsize": 7.5,
-    "text.color": INK,
-    "text.parse_math": False,  # names may have a $
-    "pdf.fonttype": 42,
-    "svg.fonttype": "path",
-    "path.simplify": True,
+RC: dict[str | tuple[str, ...], dict] = {  # {group or groups of Matplotlib's settings: values}
+    ("figure", "savefig"): {"dpi": 150},
+    "font": {"family": "DejaVu Sans", "size": 8},
+    "text": {"color": INK, "parse_math": False},  # names may have a $
+    "axes": {
+        "titlesize": 8.5, "titlelocation": "left", "titleweight": "normal", "labelsize": 8, "labelcolor": INK,
+        "edgecolor": QUIET, "linewidth": 0.7, "spines.top": False, "spines.right": False, "grid": True,
+        "grid.axis": "y", "axisbelow": True,
+    },
+    "grid": {"color": GRID, "linewidth": 0.6},
+    ("xtick", "ytick"): {"color": INK, "labelsize": 7.5, "major.size": 3, "major.width": 0.7},
+    "lines": {"linewidth": 1.4, "markersize": 5},
+    "hatch": {"linewidth": 0.5},
+    "legend": {"frameon": False, "fontsize": 7.5},
+    "pdf": {"fonttype": 42},
+    "svg": {"fonttype": "path"},
+    "path": {"simplify": True},
 }
-matplotlib.rcParams.update(RC)  # type: ignore[arg-type]
+for _groups, _values in RC.items():
+    matplotlib.rc(_groups, **_values)
 
 WIDTH = 7.2  # inches, the width of two columns of a paper
 

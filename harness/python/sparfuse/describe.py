@@ -153,29 +153,19 @@ def describe(
         "unit": unit,
         "units_per_sample": units_per_sample,
         "batch_per_worker": samples if batch_per_worker is None else batch_per_worker,
-        "family": family,
+        **({} if family is None else {"family": family}),
         "source": source or f"sparfuse.describe of {type(module).__name__}, {_version(torch)}",
     }
-    if family is None:
-        del table["family"]
     if buffers := _buffer_bytes(module):
         table["broadcast_bytes"] = buffers
+    macs = {each: _number(counted.macs[each] / samples) for each in order}
+    tensors = [{"name": each, "shape": _shape(parameters[each]), "macs": macs[each]} for each in order]
     if times is not None:
         table["batch"] = samples
         table["measured_on"] = _hardware(torch, parameters, measure)
         table["forward_us"], table["update_us"], backward_us = times
-    tensors: list[dict[str, Any]] = []
-    table["tensors"] = tensors
-    for each in order:
-        tensor: dict[str, Any] = {
-            "name": each,
-            "shape": _shape(parameters[each]),
-            "macs": _number(counted.macs[each] / samples),
-        }
-        if times is not None:
-            tensor["backward_us"] = backward_us[each]
-        tensors.append(tensor)
-    return table
+        tensors = [{**tensor, "backward_us": backward_us[tensor["name"]]} for tensor in tensors]
+    return {**table, "tensors": tensors}
 
 
 def dumps(table: dict[str, Any]) -> str:

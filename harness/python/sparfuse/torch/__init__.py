@@ -34,20 +34,8 @@ from sparfuse.torch._report import Report, report_of, trace_of
 from sparfuse.torch._sign import SignSGD
 
 __all__ = [
-    "Advice",
-    "Report",
-    "SignSGD",
-    "advise",
-    "comm_hook",
-    "compress_replicas",
-    "detach",
-    "distribute",
-    "load_state_dict",
-    "local_steps",
-    "no_sync",
-    "report",
-    "state_dict",
-    "trace",
+    "Advice", "Report", "SignSGD", "advise", "comm_hook", "compress_replicas", "detach",
+    "distribute", "load_state_dict", "local_steps", "no_sync", "report", "state_dict", "trace",
     "wrap",
 ]
 
