@@ -18,14 +18,8 @@ from sparfuse import _core
 
 PREFIXES = ("python:", "library:")  # of names of parts in files
 # {key of a method's file or of options: kind of the part that it names}.
-KINDS = {
-    "strategy": "strategy",
-    "planner": "planner",
-    "sparsifier": "sparsifier",
-    "feedback": "feedback",
-    "collective": "collective",
-    "payload_dense": "quantizer",
-}
+KINDS = {kind: kind for kind in ("strategy", "planner", "sparsifier", "feedback", "collective")}
+KINDS["payload_dense"] = "quantizer"
 
 
 def parts(table: Mapping[str, Any]) -> dict[str, Any]:

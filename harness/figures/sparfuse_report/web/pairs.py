@@ -2,9 +2,9 @@
 
 from sparfuse_report.cells import Interval, text_of, value_of
 from sparfuse_report.page import anchor_of
+from sparfuse_report.web import table
 from sparfuse_report.web.forest import Scale
 from sparfuse_report.web.store import common_setting, modes_and_metrics
-from sparfuse_report.web.table import Column, Group, Table, count, look_of, number, pages, quiet
 
 LOOKS = {"first": "place-first", "second": "place-second", "agree": "good"}
 
@@ -31,9 +31,9 @@ class Compared:
         needed, plans = fields["blocks_needed"], fields["plans"]
         return [
             (words, LOOKS.get(verdict, "quiet")),
-            *quiet(needed and f"{needed} blocks of each may tell"),
-            *quiet(fields["why_not"]),
-            *quiet(plans and f"plans differ: {plans}"),
+            *table.quiet(needed and f"{needed} blocks of each may tell"),
+            *table.quiet(fields["why_not"]),
+            *table.quiet(plans and f"plans differ: {plans}"),
         ]
 
 
@@ -65,46 +65,40 @@ def _ratio(store, pair, place):
 
     def lines(row):
         moved = row.fields[moved_in]
-        said = f"{store.reference} moved in {len(moved)} of {count(row.blocks[place], 'block')}"
-        return [(text_of(row.ratios[place]), ""), *quiet(moved and said)]
+        said = f"{store.reference} moved in {len(moved)} of {table.count(row.blocks[place], 'block')}"
+        return [(text_of(row.ratios[place]), ""), *table.quiet(moved and said)]
 
     title = f"{pair['sides'][place]['name']} vs {store.reference}"
-    return Column(title, lines, lambda row: value_of(row.ratios[place]), "lines")
+    return table.Column(title, lines, lambda row: value_of(row.ratios[place]), "lines")
 
 
 def _absolute(pair, place):
     def lines(row):
         value = row.absolutes[place]
-        return quiet(value and value.text)
+        return table.quiet(value and value.text)
 
     title = f"{pair['sides'][place]['name']} absolute"
-    return Column(title, lines, lambda row: value_of(row.absolutes[place]), "lines")
+    return table.Column(title, lines, lambda row: value_of(row.absolutes[place]), "lines")
 
 
 def _group(store, pair, rows):
     cell, common = rows[0].cell, common_setting([row.cell for row in rows])
     scale = Scale([ratio for row in rows for ratio in row.ratios])
     columns = [
-        pages(store, "method", lambda row: row.cell.method),
-        pages(store, "workload", lambda row: row.cell.workload),
-        number("workers", lambda row: row.cell.workers),
-        Column("setting", lambda row: row.cell.words(common), kind="setting"),
+        table.pages(store, "method", lambda row: row.cell.method),
+        table.pages(store, "workload", lambda row: row.cell.workload),
+        table.number("workers", lambda row: row.cell.workers),
+        table.Column("setting", lambda row: row.cell.words(common), kind="setting"),
         _ratio(store, pair, 0),
         _ratio(store, pair, 1),
-        Column(
-            "drawn",
-            lambda row: scale.drawn(*row.ratios),
-            lambda row: value_of(row.ratios[0]),
-            kind="drawing",
-            scale=scale,
-        ),
-        Column("quotient", lambda row: text_of(row.quotient), lambda row: value_of(row.quotient)),
-        Column("verdict", Compared.verdict, look="lines", kind="setting"),
-        Column("n", lambda row: ", ".join(map(str, row.blocks)), lambda row: min(row.blocks)),
+        table.drawing(scale, lambda row: row.ratios),
+        table.Column("quotient", lambda row: text_of(row.quotient), lambda row: value_of(row.quotient)),
+        table.Column("verdict", Compared.verdict, look="lines", kind="setting"),
+        table.Column("n", lambda row: ", ".join(map(str, row.blocks)), lambda row: min(row.blocks)),
         _absolute(pair, 0),
         _absolute(pair, 1),
     ]
     if not any(row.cell.words(common) for row in rows):
         columns = [column for column in columns if column.title != "setting"]
     name = anchor_of(cell.experiment, cell.part, cell.mode, cell.metric)
-    return Group(cell.metric, cell.mode, common, Table(name, columns, rows, look_of(cell.mode)))
+    return table.Group(cell.metric, cell.mode, common, table.Table(name, columns, rows, table.look_of(cell.mode)))

@@ -58,6 +58,12 @@ def number(title, of):
     return Column(title, lambda row: str(of(row)), of)
 
 
+def drawing(scale, ratios_of, kind="", **more):
+    """The column of a row's ratios, drawn on a scale; sorted by the first."""
+    shown, value = lambda row: scale.drawn(*ratios_of(row), kind=kind), lambda row: value_of(ratios_of(row)[0])
+    return Column("drawn", shown, value, kind="drawing", scale=scale, **more)
+
+
 def look_of(mode):
     """The CSS class of a mode; an unknown mode looks like "imported"."""
     return mode if mode in wording.MODE_MEANS else "imported"
@@ -110,14 +116,7 @@ def _columns(store, cells, without, kind, common):
         columns.append(Column("setting", lambda cell: cell.words(common), kind="setting"))
     columns += [
         Column(f"vs {store.reference}", _ratio, lambda cell: value_of(cell.ratio), "lines"),
-        Column(
-            "drawn",
-            lambda cell: scale.drawn(cell.ratio, kind=kind),
-            lambda cell: value_of(cell.ratio),
-            kind="drawing",
-            scale=scale,
-            lacking="",
-        ),
+        drawing(scale, lambda cell: (cell.ratio,), kind, lacking=""),
         Column("n", lambda cell: Blocks(store, cell), _blocks, "trials"),
         Column("absolute", _absolute, lambda cell: value_of(cell.absolute), "lines"),
     ]
