@@ -87,7 +87,7 @@ _WORK = {
     "other": ("#e6e8eb", ""),
 }
 
-RC: dict[str | tuple[str, ...], dict] = {  # {group or groups of Matplotlib's settings: values}
+RC: dict = {  # {group or groups of Matplotlib's settings: values}
     ("figure", "savefig"): {"dpi": 150},
     "font": {"family": "DejaVu Sans", "size": 8},
     "text": {"color": INK, "parse_math": False},  # names may have a $
@@ -106,7 +106,7 @@ RC: dict[str | tuple[str, ...], dict] = {  # {group or groups of Matplotlib's se
     "path": {"simplify": True},
 }
 for _groups, _values in RC.items():
-    matplotlib.rc(_groups, **_values)
+    matplotlib.rc(_groups, **_values)  # type: ignore[arg-type]
 
 WIDTH = 7.2  # inches, the width of two columns of a paper
 
