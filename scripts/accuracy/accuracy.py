@@ -11,6 +11,7 @@ nothing. Finished trials are kept: the same command goes on from there.
 import argparse
 import csv
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -277,9 +278,7 @@ def main(arguments):
     if asked.dry_run:
         blocks = experiment["repeat"]["blocks"]
         for part in experiment.get("part") or [experiment]:
-            cells = 1
-            for axis in part["axis"]:
-                cells *= len(next(iter(axis.values())))
+            cells = math.prod(len(next(iter(axis.values()))) for axis in part["axis"])
             print(f"{part['title']}: {cells} methods, {blocks} seeds, {cells * blocks} trials")
         return 1 if lacking else 0
     if lacking:

@@ -11,6 +11,7 @@ Prints a line a room and the sum; --below names each file whose share is smaller
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -21,28 +22,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def lines_of(counts, root=ROOT):
-    """{file below root: {line: whether it ran}} from one object's counts."""
+    """[(file below root, line, whether it ran)] from one object's counts."""
     done = subprocess.run(["gcov", "--json-format", "--stdout", str(counts)], capture_output=True, check=True,
                           cwd=counts.parent)
-    lines = {}
+    lines = []
     for document in map(json.loads, filter(None, done.stdout.splitlines())):
         for source in document["files"]:
             file = pathlib.Path(os.path.normpath(os.path.join(document["current_working_directory"], source["file"])))
-            if not file.is_relative_to(root):
-                continue
-            ran = lines.setdefault(str(file.relative_to(root)), {})
-            for line in source["lines"]:
-                ran[line["line_number"]] = ran.get(line["line_number"], False) or line["count"] > 0
+            if file.is_relative_to(root):
+                name = str(file.relative_to(root))
+                lines += [(name, line["line_number"], line["count"] > 0) for line in source["lines"]]
     return lines
 
 
 def united(objects):
-    """The lines of all objects; a line ran if it did in any object."""
+    """{file: {line: whether it ran}} from the lines of all objects; a line ran if it did in any of them."""
     every = collections.defaultdict(dict)
-    for lines in objects:
-        for file, ran in lines.items():
-            for number, did in ran.items():
-                every[file][number] = every[file].get(number, False) or did
+    for file, number, did in itertools.chain.from_iterable(objects):
+        every[file][number] = every[file].get(number, False) or did
     return every
 
 

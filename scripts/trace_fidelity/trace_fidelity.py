@@ -21,6 +21,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from statistics import median_high as median
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -111,12 +112,7 @@ def throughput(arguments, results, *more):
 
 def step_ms(rate, ranks):
     per_step = ranks * training.BATCH * 1e3
-    band = [per_step / rate[key] if rate.get(key) else None for key in ("value", "high", "low")]
-    return band
-
-
-def median(values):
-    return sorted(values)[len(values) // 2]
+    return [per_step / rate[key] if rate.get(key) else None for key in ("value", "high", "low")]
 
 
 def main():

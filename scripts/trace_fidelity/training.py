@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from statistics import median_high as median
 
 import torch
 from torch import nn
@@ -57,10 +58,6 @@ def times_of(function, count):
         function()
         times.append(time.perf_counter() - begin)
     return times
-
-
-def median(values):
-    return sorted(values)[len(values) // 2]
 
 
 def main():

@@ -27,7 +27,7 @@ class ProgramTest(unittest.TestCase):
 
     def start(self, *arguments, environment=None, **more):
         """Runs the program to its end. environment: variables beside those of the test."""
-        return subprocess.run(self.command(*arguments, **more), text=True, capture_output=True, timeout=300,
+        return subprocess.run(self.command(*arguments, **more), text=True, capture_output=True, timeout=400,
                               check=False, cwd=self.folder, env=os.environ | (environment or {}))
 
     def call(self, *arguments, code=0, **more):

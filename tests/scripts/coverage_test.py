@@ -38,9 +38,9 @@ class CoverageTest(unittest.TestCase):
 
     def test_a_line_ran_if_it_did_in_any_program(self):
         one, other = self.counts("calls", CALLS), self.counts("calls_not", CALLS_NOT)
-        self.assertEqual(one["core/part/twice.hpp"], {1: True, 2: True})  # uncalled inline functions have no code
-        self.assertEqual(one["core/calls.cpp"], {2: True, 3: True})
-        self.assertEqual(other["core/calls_not.cpp"], {2: True, 3: True, 4: False, 5: True})
+        self.assertEqual(coverage.united([one])["core/part/twice.hpp"], {1: True, 2: True})  # uncalled inline functions have no code
+        self.assertEqual(coverage.united([one])["core/calls.cpp"], {2: True, 3: True})
+        self.assertEqual(coverage.united([other])["core/calls_not.cpp"], {2: True, 3: True, 4: False, 5: True})
         every = coverage.united([one, other])
         self.assertEqual(every["core/part/twice.hpp"], {1: True, 2: True, 4: False, 5: False})
         self.assertEqual(coverage.shares(every), [("core", 5, 6), ("core/part", 2, 4)])

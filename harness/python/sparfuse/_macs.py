@@ -8,6 +8,7 @@ of LSTM and of Bilinear, and of a GPT of two blocks with scaled_dot_product_atte
 """
 
 import contextlib
+import functools
 import inspect
 import math
 
@@ -99,22 +100,16 @@ class Macs:
 
     # Each of these counts a call from its arguments (keyword arguments last) and its result.
 
-    def linear(self, values, result):
-        self.product(values[0], values[1], result.numel() * values[0].shape[-1])
-
-    def matmul_from_right(self, values, result):
-        self.product(values[1], values[0], result.numel() * values[1].shape[-1])
-
-    def added_product(self, values, result):
-        self.product(values[1], values[2], result.numel() * values[1].shape[-1])
+    def matrices(self, values, result, left=0, right=1):
+        """left, right: the places of the matrices among the arguments."""
+        self.product(values[left], values[right], result.numel() * values[left].shape[-1])
 
     def convolution(self, values, result):
         kernel = values[1]
         self.product(values[0], kernel, result.numel() * (kernel.numel() // kernel.shape[0]))
 
     def transposed_convolution(self, values, _):
-        kernel = values[1]
-        self.product(values[0], kernel, values[0].numel() * (kernel.numel() // kernel.shape[0]))
+        self.convolution(values, values[0])
 
     def bilinear(self, values, result):
         weight = values[2]
@@ -173,9 +168,9 @@ def _ids(tensor):
 
 
 _COUNTED = {
-    **dict.fromkeys(("linear", "matmul", "__matmul__", "mm", "bmm", "mv"), Macs.linear),
-    "__rmatmul__": Macs.matmul_from_right,
-    **dict.fromkeys(("addmm", "baddbmm"), Macs.added_product),
+    **dict.fromkeys(("linear", "matmul", "__matmul__", "mm", "bmm", "mv"), Macs.matrices),
+    "__rmatmul__": functools.partial(Macs.matrices, left=1, right=0),
+    **dict.fromkeys(("addmm", "baddbmm"), functools.partial(Macs.matrices, left=1, right=2)),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), Macs.convolution),
     **dict.fromkeys(
         ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), Macs.transposed_convolution
