@@ -317,10 +317,16 @@ class Method:
             dense_tensors = {"names": dense_tensors}
         _require_keys("dense_tensors", dense_tensors, ["names", "max_ndim"])
         link = {"gbps": 1.0, "alpha_us": 100.0, **_require_keys("link", link, ["gbps", "alpha_us"])}
-        feedback_options = dict(
-            momentum=momentum, nesterov=nesterov, masking=masking, clip=clip, warmup_epochs=warmup_epochs,
-            epoch_steps=epoch_steps, decay=decay, rate=rate,
-        )
+        feedback_options = {
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "masking": masking,
+            "clip": clip,
+            "warmup_epochs": warmup_epochs,
+            "epoch_steps": epoch_steps,
+            "decay": decay,
+            "rate": rate,
+        }
         self._ranks = self._make(
             name=name,
             file=file,

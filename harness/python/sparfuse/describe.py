@@ -430,14 +430,9 @@ def _raised(error):
 
 
 def _is_of_a_library(file, own):
-    folders = {"site-packages", "dist-packages"}
     is_frozen = str(file).startswith("<")
-    return (
-        is_frozen
-        or file.parent == own
-        or file == Path(importlib.__file__)
-        or bool(folders.intersection(file.parts))
-    )
+    is_installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return is_frozen or is_installed or file.parent == own or file == Path(importlib.__file__)
 
 
 def _load(factory):
@@ -472,10 +467,8 @@ def _example(torch, shapes, batch, axis, device):
         sizes, _, below = given.partition(":")
         shape = [*map(int, sizes.split(","))]
         shape.insert(axis or 0, batch)
-        if below:
-            inputs.append(torch.randint(int(below), shape, device=device))
-        else:
-            inputs.append(torch.randn(shape, device=device))
+        drawn = torch.randint(int(below), shape) if below else torch.randn(shape)
+        inputs.append(drawn.to(device))
     return tuple(inputs)
 
 
