@@ -142,20 +142,13 @@ def _traces_of(trial, outcome):
     }
 
 
-def _steps_of_a_window(cell):
-    options = cell.config.get("method_options") or {}
-    return (options.get("strategy_options") or {}).get("every", 1)
-
-
 def steps_by_block(cell):
     """{block: facts of its steps}; harness/report/explanation.hpp makes means, differences and words
     from them."""
+    every = cell.get("method_options.strategy_options.every") or 1  # steps of a window
     found = {}
     for block, trial in cell.trials.items():
         outcome = _outcome(trial)
-        found[block] = {
-            **parts_of(trial, _steps_of_a_window(cell)),
-            "plan": outcome.get("plan"),
-            "traces": _traces_of(trial, outcome),
-        }
+        more = {"plan": outcome.get("plan"), "traces": _traces_of(trial, outcome)}
+        found[block] = {**parts_of(trial, every), **more}
     return found

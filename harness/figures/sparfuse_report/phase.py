@@ -14,11 +14,6 @@ def drawings(found):
     return [(f"phase-{wording.workload(found['workload'])}-on-{found['cluster']}", draw(found))]
 
 
-def _luminance(colour):
-    red, green, blue = (part * weight for part, weight in zip(colour, (0.299, 0.587, 0.114)))
-    return red + green + blue
-
-
 def _write(axes, x, y, point, look):
     """Writes the winner's name, and its speed as a multiple of dense."""
     over = point["over_dense"]
@@ -26,7 +21,7 @@ def _write(axes, x, y, point, look):
     if over and point["winner"] != "dense":
         words += f"\n{wording.number(over)}{wording.THIN}x dense"
     face = style.matplotlib.colors.to_rgb(look.colour)
-    dark = _luminance(face) < 0.55
+    dark = sum(part * weight for part, weight in zip(face, (0.299, 0.587, 0.114))) < 0.55  # luminance
     box = {"facecolor": look.colour, "edgecolor": "none", "pad": 1.2}
     axes.text(x, y, words, ha="center", va="center_baseline", fontsize=LABEL_SIZE,
               color="white" if dark else style.INK, bbox=box, zorder=4)

@@ -1,6 +1,6 @@
 """Draws the spans of one step, lane under lane, and chooses the step that shows a cell."""
 
-from sparfuse_report import series, style, wording
+from sparfuse_report import series, style
 
 FIRST_LANES = ("compute", "side", "host")
 KINDS = ("forward", "backward", "pack", "sparsify", "exchange", "negotiate", "decompress", "update",
@@ -35,11 +35,7 @@ def lanes(spans):
     return [lane for lane in FIRST_LANES if lane in names] + sorted(names - set(FIRST_LANES))
 
 
-def _plain(kind, _):
-    return style.work(kind)
-
-
-def draw(axes, spans, scale, look_of=_plain):
+def draw(axes, spans, scale, look_of=lambda kind, lane: style.work(kind)):
     """Draws the spans of one rank and step, a row for each lane, times multiplied by `scale`, and
     marks the ends of backward and of the step. `look_of(kind, lane)` gives the look of bars.
     Returns (kinds drawn, lanes, scaled end of the step)."""
@@ -64,13 +60,6 @@ def draw(axes, spans, scale, look_of=_plain):
     axes.axvline(whole, zorder=5, **STEP_END)
     style.rows_down(axes, names)
     return set(seen), names, whole
-
-
-def note_end(axes, last, end, unit):
-    """Writes the step's length above its end; `end` is the end of the axis."""
-    side = "left" if last < 0.9 * end else "right"
-    axes.annotate(f" {wording.number(last)} {unit}", (last, -0.55), fontsize=6.5, va="bottom",
-                  ha=side, annotation_clip=False)
 
 
 def handles(kinds, look_of=style.work_patch):

@@ -67,7 +67,7 @@ def breakdown(experiment, part, figure, styles):
     for panel, axes in places:
         inside, parts = panel.cells, panel.published
         times = [cell.mean("step_seconds") or 0 for cell in inside]
-        times += [_total(theirs) for theirs in parts.values()]
+        times += [sum(map(_seconds, theirs.values())) for theirs in parts.values()]
         scale, unit = wording.seconds_scale(max(times, default=0))
         longest = 0.0
         for name in names:
@@ -121,10 +121,6 @@ def _our_parts(axes, place, height, cell, scale, seen):
 
 def _seconds(row):
     return row.value * {"ms": 1e-3, "s": 1.0}[row.unit]
-
-
-def _total(theirs):
-    return sum(_seconds(row) for row in theirs.values())
 
 
 def _stack(axes, place, height, parts, seen, **more):

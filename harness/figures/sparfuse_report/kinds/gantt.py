@@ -41,7 +41,9 @@ def gantt(experiment, part, figure, styles):
     for (cell, _, _, spans), axes in zip(steps, grid[:, 0]):
         drawn, _, last = timeline.draw(axes, spans, scale)
         seen |= drawn
-        timeline.note_end(axes, last, end * scale, unit)
+        side = "left" if last < 0.9 * end * scale else "right"
+        axes.annotate(f" {wording.number(last)} {unit}", (last, -0.55), fontsize=6.5, va="bottom",
+                      ha=side, annotation_clip=False)
         axes.set_title(cell.label, fontweight="bold", fontsize=8, pad=2.5)
         axes.set_xlim(0, end * scale * 1.01)
     style.thousands(grid[-1, 0].xaxis)

@@ -43,9 +43,9 @@ class Scale:
         """The drawing of one ratio, or of two above each other in the looks `first` and `second`."""
         if not any(ratios):
             return ""
-        looks = ("first", "second") if len(ratios) > 1 else (kind,)
+        looks, heights = ((kind,), (HEIGHT / 2,)) if len(ratios) == 1 else (("first", "second"), (4, HEIGHT - 4))
         drawn = [self._one()]
-        for ratio, y, look in zip(ratios, _heights(len(ratios)), looks):
+        for ratio, y, look in zip(ratios, heights, looks):
             if ratio:
                 drawn.append(self._mark(ratio, y, look))
         return _svg(drawn)
@@ -73,10 +73,6 @@ class Scale:
         else:
             out.append(f"<circle class='point' cx='{x}' cy='{y}' r='3'/>")
         return f"<g class='{look}'>{''.join(out)}</g>"
-
-
-def _heights(count):
-    return (HEIGHT / 2,) if count == 1 else (4, HEIGHT - 4)
 
 
 def _svg(drawn):
