@@ -109,7 +109,7 @@ def add_open_mpi(archive, mpi):
     (archive.folder / "bin/mpirun").symlink_to("orterun")
     for path in mpi.plugins:
         archive.add_elf(mpi.beneath_prefix(path), path)
-    for path in mpi.help_texts():
+    for path in mpi.help_texts:
         archive.add(mpi.beneath_prefix(path), path)
     archive.write("etc/openmpi-mca-params.conf", mpi.settings.read_text() if mpi.settings else "")
     if pmix := mpi.pmix_prefix():

@@ -19,8 +19,8 @@ LEFT_OUT = re.compile(r"""mca_(?:
 
 
 class OpenMpi:
-    """Open MPI here: programs by name, plugins, its prefix, folders in `paths`, and settings (a file, or
-    None)."""
+    """Open MPI here: programs by name, plugins, help texts, its prefix, folders in `paths`, and settings
+    (a file, or None)."""
 
     def __init__(self):
         self.paths = {}
@@ -38,14 +38,12 @@ class OpenMpi:
         self.programs = {name: pathlib.Path(path) for name, path in found.items()}
         plugins = self.paths["pkglibdir"].glob("mca_*.so")
         self.plugins = sorted(path for path in plugins if not LEFT_OUT.search(path.name))
+        self.help_texts = sorted(self.paths["pkgdatadir"].glob("help-*.txt"))
         settings = self.paths["sysconfdir"] / "openmpi-mca-params.conf"
         self.settings = settings if settings.is_file() else None
 
     def beneath_prefix(self, path):
         return path.relative_to(self.prefix)
-
-    def help_texts(self):
-        return sorted(self.paths["pkgdatadir"].glob("help-*.txt"))
 
     def pmix_prefix(self):
         """The prefix of the PMIx with which plugins are linked; None if PMIx is part of Open MPI."""

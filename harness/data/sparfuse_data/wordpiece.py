@@ -95,13 +95,9 @@ def _kind(character):
     plain = "".join(c.lower() for c in unicodedata.normalize("NFD", character) if unicodedata.category(c) != "Mn")
     if not plain:
         return "drop", ""
-    if any(low <= code <= high for low, high in _CHINESE) or _is_punctuation(plain[0]):
-        return "alone", plain
-    return "letter", plain
-
-
-def _is_punctuation(character):
-    return character in string.punctuation or unicodedata.category(character).startswith("P")
+    is_chinese = any(low <= code <= high for low, high in _CHINESE)
+    is_punctuation = plain[0] in string.punctuation or unicodedata.category(plain[0]).startswith("P")
+    return "alone" if is_chinese or is_punctuation else "letter", plain
 
 
 def read(path):
