@@ -43,7 +43,9 @@ class Scale:
         """The drawing of one ratio, or of two above each other in the looks `first` and `second`."""
         if not any(ratios):
             return ""
-        looks, heights = ((kind,), (HEIGHT / 2,)) if len(ratios) == 1 else (("first", "second"), (4, HEIGHT - 4))
+        looks, heights = ("first", "second"), (4, HEIGHT - 4)
+        if len(ratios) == 1:
+            looks, heights = (kind,), (HEIGHT / 2,)
         drawn = [self._one()]
         for ratio, y, look in zip(ratios, heights, looks):
             if ratio:

@@ -25,7 +25,10 @@ def shown(store):
     return {
         "title": "Results",
         "facts": [
-            *(count(len(getattr(store, f"{kind}s")), kind) for kind in ("system", "method", "workload", "experiment")),
+            count(len(store.systems), "system"),
+            count(len(store.methods), "method"),
+            count(len(store.workloads), "workload"),
+            count(len(store.experiments), "experiment"),
             count(trials, "trial"),
         ],
         "newest": newest,

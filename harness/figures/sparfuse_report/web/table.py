@@ -60,8 +60,14 @@ def number(title, of):
 
 def drawing(scale, ratios_of, kind="", **more):
     """The column of a row's ratios, drawn on a scale; sorted by the first."""
-    shown, value = lambda row: scale.drawn(*ratios_of(row), kind=kind), lambda row: value_of(ratios_of(row)[0])
-    return Column("drawn", shown, value, kind="drawing", scale=scale, **more)
+    return Column(
+        "drawn",
+        lambda row: scale.drawn(*ratios_of(row), kind=kind),
+        lambda row: value_of(ratios_of(row)[0]),
+        kind="drawing",
+        scale=scale,
+        **more,
+    )
 
 
 def look_of(mode):
