@@ -96,8 +96,7 @@ def timelines(of, over, found):
     factor, of_unit = wording.seconds_scale(abs(change))
     setting = f"{of.describe()}; {over.describe()}"
     if not found["unlike_in"]:
-        workers = wording.workers(of.workers)
-        setting = f"{of.workload}, {workers}, {of.link_in_full}"
+        setting = f"{of.workload}, {wording.count(of.workers, 'worker')}, {of.link_in_full}"
     text = caption(
         [of, over],
         f"Setting: {setting}. One step of each shows its course and has no "

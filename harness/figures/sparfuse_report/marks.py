@@ -7,15 +7,10 @@ from matplotlib.patches import Patch
 
 from sparfuse_report import style
 
-_EDGES = {  # edges of bars
-    "modelled": {"linestyle": (0, (2.2, 1.1)), "linewidth": 0.7},
-    "emulated": {"linestyle": "-", "linewidth": 0.6},
-    "measured": {"linestyle": "-", "linewidth": 1.4},
-}
-_EDGE_WORDS = {
-    "modelled": "modelled: broken edge",
-    "emulated": "emulated: thin edge",
-    "measured": "measured: thick edge",
+_EDGES: dict[str, tuple[str, dict]] = {  # {mode: (words, look) of the edges of bars}
+    "modelled": ("broken", {"linestyle": (0, (2.2, 1.1)), "linewidth": 0.7}),
+    "emulated": ("thin", {"linestyle": "-", "linewidth": 0.6}),
+    "measured": ("thick", {"linestyle": "-", "linewidth": 1.4}),
 }
 _ONLY_PUBLISHED = ("", "////", "....", "\\\\\\\\", "++++", "oo", "**")
 _HALO = [effects.Stroke(linewidth=2.6, foreground="white"), effects.Normal()]
@@ -24,7 +19,7 @@ CALIBRATED = "calibration input: not judged"
 
 def bar(look, mode):
     """The look of one of our bars."""
-    return {**look.bar(), **_EDGES.get(mode, {})}
+    return {**look.bar(), **(_EDGES[mode][1] if mode in _EDGES else {})}
 
 
 def only_published(position):
@@ -130,7 +125,7 @@ class Marks:
     def handles(self):
         """The legend's entries for the marks and the modes of bars that were drawn."""
         edges = [
-            Patch(label=_EDGE_WORDS[mode], facecolor="white", edgecolor=style.INK, **_EDGES[mode])
-            for mode in self._modes
+            Patch(label=f"{mode}: {words} edge", facecolor="white", edgecolor=style.INK, **look)
+            for mode, (words, look) in ((mode, _EDGES[mode]) for mode in self._modes)
         ]
         return list(self._handles.values()) + edges

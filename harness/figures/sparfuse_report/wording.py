@@ -118,8 +118,8 @@ def tick(key, cell):
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
-def workers(count):
-    return f"{count} worker{'s' if count != 1 else ''}"
+def count(number, word):
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def number(value, digits=3):

@@ -40,7 +40,7 @@ class _Setting:
 
     def short(self):
         """A title short enough for a narrow panel; the caption has the rest."""
-        workers = {wording.workers(cell.workers) for cell in self.panel.cells}
+        workers = {wording.count(cell.workers, "worker") for cell in self.panel.cells}
         return ", ".join([self.panel.head, *(workers if len(workers) == 1 else [])])
 
     def ratio(self, change, method):

@@ -5,7 +5,7 @@ from operator import itemgetter
 from sparfuse_report import wording
 from sparfuse_report.cells import value_of
 from sparfuse_report.web.forest import Scale
-from sparfuse_report.web.table import Column, Table, count, dates, look_of, number, pages, ran
+from sparfuse_report.web.table import Column, Table, dates, look_of, number, pages, ran
 
 NEWEST = 10
 name_of = itemgetter(0)  # of a row: its subject's name is first
@@ -25,11 +25,11 @@ def shown(store):
     return {
         "title": "Results",
         "facts": [
-            count(len(store.systems), "system"),
-            count(len(store.methods), "method"),
-            count(len(store.workloads), "workload"),
-            count(len(store.experiments), "experiment"),
-            count(trials, "trial"),
+            wording.count(len(store.systems), "system"),
+            wording.count(len(store.methods), "method"),
+            wording.count(len(store.workloads), "workload"),
+            wording.count(len(store.experiments), "experiment"),
+            wording.count(trials, "trial"),
         ],
         "newest": newest,
         "tables": [

@@ -1,5 +1,6 @@
 """Makes the content of the page of two systems: the result of `sparfuse compare`."""
 
+from sparfuse_report import wording
 from sparfuse_report.cells import Interval, text_of, value_of
 from sparfuse_report.page import anchor_of
 from sparfuse_report.web import table
@@ -65,7 +66,7 @@ def _ratio(store, pair, place):
 
     def lines(row):
         moved = row.fields[moved_in]
-        said = f"{store.reference} moved in {len(moved)} of {table.count(row.blocks[place], 'block')}"
+        said = f"{store.reference} moved in {len(moved)} of {wording.count(row.blocks[place], 'block')}"
         return [(text_of(row.ratios[place]), ""), *table.quiet(moved and said)]
 
     title = f"{pair['sides'][place]['name']} vs {store.reference}"

@@ -33,7 +33,7 @@ def system(store, key):
     return {
         **_subject(store, cells, "system"),
         "title": said["name"],
-        "facts": [what, table.count(said["trials"], "trial"), table.dates(runs)],
+        "facts": [what, wording.count(said["trials"], "trial"), table.dates(runs)],
         "about": _known(about),
         "system": said,
         "fingerprint": [(each["what"], each["value"]) for each in said["fingerprint"]],
@@ -66,11 +66,11 @@ def _network(described):
 
 def _part(store, kind, name, title, about, options, heading):
     cells = store.cells_of(**{kind: name})
-    facts = [title, table.count(len({cell.system for cell in cells}), "system")]
+    facts = [title, wording.count(len({cell.system for cell in cells}), "system")]
     return {
         **_subject(store, cells, kind),
         "title": name,
-        "facts": [*filter(None, facts), table.count(len(cells), "cell")],
+        "facts": [*filter(None, facts), wording.count(len(cells), "cell")],
         "about": _known(about),
         "options": options,
         "options_heading": f"{heading}, unless an experiment says otherwise",
@@ -119,8 +119,8 @@ def experiment(store, name):
         "first_section": ("runs", "Where it ran"),
         "title": name,
         "facts": [
-            table.count(len(runs), "system"),
-            table.count(sum(run["trials"] for run in runs), "trial"),
+            wording.count(len(runs), "system"),
+            wording.count(sum(run["trials"] for run in runs), "trial"),
             table.dates(runs),
         ],
         "ran": table.ran(store, runs, "system", "hardware", "trials", "dates"),

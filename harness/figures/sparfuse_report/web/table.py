@@ -191,7 +191,3 @@ def dates(runs):
     first = min(run["first_utc"] for run in runs)[:10]
     last = max(run["last_utc"] for run in runs)[:10]
     return first if first == last else f"{first} to {last}"
-
-
-def count(number, word):
-    return f"{number} {word}{'' if number == 1 else 's'}"
