@@ -136,6 +136,11 @@ double CostModel::HostElementSeconds(double elements, int ranks) const {
   return HostGrowth(ranks) * exchange_seconds_per_element * elements;
 }
 
+double CostModel::HostSumSeconds(double payload_bytes, int ranks) const {
+  return HostGrowth(ranks) * sum_host_seconds_per_entry * payload_bytes /
+         static_cast<double>(kSparseElementBytes);
+}
+
 double CostModel::BroadcastSeconds(int ranks) const {
   if (ranks == 1 || buffers.bytes <= 0) return 0;
   return ExchangeHostSeconds(ranks) + HostElementSeconds(buffers.bytes / sizeof(float), ranks) +

@@ -167,6 +167,8 @@ struct CostModel {
   // the host moves payloads, and an exchange of them counts StagedElements instead.
   double exchange_seconds_per_element = 0;
   bool stages_payloads = false;
+  // Further host time for each entry that a rank gives to a collective that sums on the host.
+  double sum_host_seconds_per_entry = 0;
   // All host time of an exchange grows with ranks as (ranks / host_growth_from) to this power,
   // because the host waits for the slowest rank.
   double host_growth = 0;
@@ -194,6 +196,8 @@ struct CostModel {
   // Host time to prepare an exchange, and to move `elements` elements.
   double ExchangeHostSeconds(int ranks) const;
   double HostElementSeconds(double elements, int ranks) const;
+  // Host time of a sum on the host, if a rank gives `payload_bytes`.
+  double HostSumSeconds(double payload_bytes, int ranks) const;
   // The number of float elements whose copies to the host and back have as many bytes as the
   // payloads that a rank sends and receives.
   static double StagedElements(double sent_bytes, double received_bytes) {

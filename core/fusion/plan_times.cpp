@@ -120,7 +120,9 @@ double PlanTimes::HostSecondsPerExchange(std::size_t elements, std::uint64_t pay
   const double moved = payload_bytes > 0 && input_.cost->stages_payloads
                            ? CostModel::StagedElements(sent, input_.topology.ranks * sent)
                            : static_cast<double>(elements);
-  return host_seconds_ + host_seconds_per_element_ * moved;
+  const double summed = input_.sparse_collective->descriptor().sums_on_host ? sent : 0;
+  return host_seconds_ + host_seconds_per_element_ * moved +
+         input_.cost->HostSumSeconds(summed, input_.topology.ranks);
 }
 
 CostModel::Growth PlanTimes::GatherGrowth() const {

@@ -179,7 +179,7 @@ std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws
       if (draws && cluster_.HasDraws(each.cell)) {
         for (int draw = 1; draw <= kDraws; ++draw) {
           each.draws.push_back(
-              ModelFirstStep(trial, cluster_.Profiles(each.cell, draw, each.bandwidth), &layout)
+              ModelUsualStep(trial, cluster_.Profiles(each.cell, draw, each.bandwidth), &layout)
                   .seconds);
         }
       }

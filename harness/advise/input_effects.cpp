@@ -61,8 +61,8 @@ class TwoCells {
 
   // The log of the ratio of their step times, with the profiles that `profiles` gives for a cell.
   double LogRatio(const auto& profiles) {
-    return std::log(ModelFirstStep(over_, profiles(over_.cell), &over_layout_).seconds /
-                    ModelFirstStep(of_, profiles(of_.cell), &of_layout_).seconds);
+    return std::log(ModelUsualStep(over_, profiles(over_.cell), &over_layout_).seconds /
+                    ModelUsualStep(of_, profiles(of_.cell), &of_layout_).seconds);
   }
 
  private:
@@ -253,7 +253,7 @@ ExposedShare ExposedOf(const ModelledCluster& cluster, const CellConfig& cell) {
   const auto exposed_without = [&](std::initializer_list<const char*> groups) {
     CellConfig other = cell;
     for (const char* group : groups) other.inputs[group] = kNothing;
-    return ModelFirstStep(FirstTrial(other), cluster.Profiles(other, 0)).exposed_seconds;
+    return ModelUsualStep(FirstTrial(other), cluster.Profiles(other, 0)).exposed_seconds;
   };
   ExposedShare found{exposed_without({}),
                      exposed_without({"host_overhead", "host_staging", "latency"}), ""};
@@ -336,7 +336,7 @@ std::vector<ExchangedInput> ExchangedInputs(const DeclaredCluster& of, const Dec
                                             const CellConfig& of_cell, int over_ranks_per_node) {
   const std::string_view family = workloads::FindWorkload(of_cell.workload).family();
   const auto seconds = [](const DeclaredCluster& cluster, const CellConfig& cell) {
-    return ModelFirstStep(FirstTrial(cell), DeclaredProfile(cluster, cell)).seconds;
+    return ModelUsualStep(FirstTrial(cell), DeclaredProfile(cluster, cell)).seconds;
   };
   const double own = seconds(of, of_cell);
   std::vector<ExchangedInput> found;

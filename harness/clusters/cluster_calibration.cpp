@@ -43,7 +43,8 @@ StepRecord SimulateReference(const DeclaredCluster& cluster, const ReferenceStep
   const ModelConfig model =
       MakeModelConfig(Compose(config), std::move(layout), {step.workers, config.ranks_per_node},
                       std::move(backward), std::move(cost), kCalibrationSeed);
-  return SimulateStep(model, 0, 0, Recorded::kTimes).records.front();
+  const auto usual = static_cast<std::uint64_t>(model.sparse_collective->traits().usual_step());
+  return SimulateStep(model, usual, 0, Recorded::kTimes).records.front();
 }
 
 double PartOf(const StepRecord& record, StepPart part) {

@@ -255,7 +255,7 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
 }
 
 std::span<const InputSpec> InputSpecs() {
-  static const std::array<InputSpec, 33> kSpecs = {{
+  static const std::array<InputSpec, 34> kSpecs = {{
       {"inter_node_gbps", "bandwidth", kPositive, {}, "rate of one network card, each way"},
       {"network_cards", "bandwidth", kCards, 1, "cards of a node, which its ranks share"},
       {"inter_node_efficiency", "bandwidth", kShares, 1,
@@ -299,6 +299,11 @@ std::span<const InputSpec> InputSpecs() {
       {"exchange_host_us_a_rank", "host_overhead", kTimes, 0, "the same for each rank", true},
       {"exchange_host_ns_an_element", "host_staging", kTimes, 0,
        "the host's moving of an exchange's elements, in line with the network", true},
+      {"sum_host_ns_an_entry", "host_staging", kTimes, 0,
+       "the host's work on an entry that a rank gives to a collective that is published to sum on "
+       "the "
+       "host",
+       true},
       {"exchange_growth",
        "host_overhead",
        {0, 2},

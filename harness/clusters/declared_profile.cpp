@@ -382,6 +382,8 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.exchange_host_seconds = kMicro * input("exchange_host_us");
   profile.exchange_host_seconds_per_rank = kMicro * input("exchange_host_us_a_rank");
   profile.exchange_seconds_per_element = 1e-9 * input("exchange_host_ns_an_element");
+  if (const double entry = input("sum_host_ns_an_entry"); entry > 0)
+    profile.sum_host_seconds_per_entry = 1e-9 * entry;
   profile.selection.emplace();
   profile.encode.emplace();
   for (const QuantizerDescriptor& quantizer : Quantizers())

@@ -289,6 +289,7 @@ CostModel KernelCosts(const Profile& profile) {
     }
   }
   cost.exchange_seconds_per_element = profile.exchange_seconds_per_element.value_or(0);
+  cost.sum_host_seconds_per_entry = profile.sum_host_seconds_per_entry.value_or(0);
   cost.selection = SelectionsOf(Need(profile.selection, "selection"));
   if (profile.host_selection) cost.host_selection = SelectionsOf(*profile.host_selection);
   cost.side_slowdown = profile.side_slowdown.value_or(1);

@@ -255,6 +255,8 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
           part("exchange_host_seconds_per_rank", "host's time of an exchange for each rank")),
       Key<&P::exchange_seconds_per_element>(part(
           "exchange_seconds_per_element", "host's time of an element, in line with the network")),
+      Key<&P::sum_host_seconds_per_entry>(
+          part("sum_host_seconds_per_entry", "host's time of an entry that it sums")),
       Key<&P::relative_errors>(part("relative_errors", "standard errors, by JSON pointer")),
       Key<&P::seconds>(part("seconds", "time that measuring took"))};
   return kKeys;

@@ -137,7 +137,8 @@ struct Profile {
   std::string staging;     // "payloads", or "": the elements that an exchange covers
   std::optional<double> side_slowdown, compute_slowdown, overlap, payload_overlap, fused_overlap;
   std::optional<double> exchange_host_seconds, exchange_host_seconds_per_rank;
-  std::optional<double> exchange_seconds_per_element, host_growth, host_growth_from, entry_bytes;
+  std::optional<double> exchange_seconds_per_element, sum_host_seconds_per_entry;
+  std::optional<double> host_growth, host_growth_from, entry_bytes;
 
   std::map<std::string, RelativeError> relative_errors;  // by JSON pointer to the value
   std::optional<double> seconds;                         // that measuring took

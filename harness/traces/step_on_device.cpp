@@ -46,12 +46,12 @@ void AddCollectives(const TraceIndex& index, StepFacts& step) {
                       "none: expected a trace of a later PyTorch",
                       window.name, made.kernel));
     }
-    if (work.launch < step.backward_begin) {
+    if (work.launched() < step.backward_begin) {
       const double bytes =
           static_cast<double>(made.elements.value_or(0)) * BytesOfType(made.dtype).value_or(0);
       step.before.emplace_back(made.collective, bytes);
       if (IsBroadcast(made.collective)) step.broadcasts.emplace_back(made.begin, made.end);
-    } else if (work.launch <= step.backward_end) {
+    } else if (work.launched() <= step.backward_end) {
       step.exchanges.push_back(made);
     } else {
       step.broadcasts_after += IsBroadcast(made.collective);
@@ -77,9 +77,9 @@ class StepWork {
     std::map<std::uint32_t, Cover> covers;
     for (auto& [thread, spans] : tails) covers.try_emplace(thread, std::move(spans));
     for (const DeviceWork& work : works) {
-      const auto cover = covers.find(work.launch_thread);
+      const auto cover = covers.find(work.launch->thread);
       const bool hook =
-          cover != covers.end() && cover->second.Between(work.launch, work.launch + 1) > 0;
+          cover != covers.end() && cover->second.Between(work.launched(), work.launched() + 1) > 0;
       is_hook_.push_back(hook);
       done_.push_back(done_.size() == 1 ? work.end() : std::max(done_.back(), work.end()));
       hooks_.push_back(hooks_.back() + (hook ? work.ns() : 0));
@@ -97,7 +97,7 @@ class StepWork {
  private:
   std::size_t Before(TraceTime launch) const {
     return static_cast<std::size_t>(
-        std::ranges::lower_bound(works_, launch, {}, &DeviceWork::launch) - works_.begin());
+        std::ranges::lower_bound(works_, launch, {}, &DeviceWork::launched) - works_.begin());
   }
 
   std::span<const DeviceWork> works_;
@@ -114,7 +114,7 @@ void AddBackward(const TraceIndex& index, const StepWork& all, StepFacts& step) 
   for (const DeviceWork& work :
        TraceIndex::Launched(index.compute(), step.backward_begin,
                             std::min(step.backward_end + 1, step.window->end))) {
-    step.lags_us.push_back(Us(work.begin() - work.launch));
+    step.lags_us.push_back(Us(work.begin() - work.launched()));
     const TraceSpan span(std::max(work.begin(), from), std::min(work.end(), to));
     busy.push_back(span);
     const TraceTime shared = exchanges.Between(work.begin(), work.end()), whole = work.ns();

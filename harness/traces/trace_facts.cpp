@@ -36,7 +36,7 @@ Steps UsedSteps(const TraceIndex& index, TraceFacts& facts) {
   steps.reserve(windows.size());
   facts.steps_found.reserve(windows.size());
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    facts.steps_found.push_back(windows[i].name);
+    facts.steps_found.emplace_back(windows[i].name);
     StepFacts step = StepOf(index, windows[i]);
     if (step.passes == 0) continue;
     step.position = i;
@@ -62,7 +62,7 @@ Steps UsedSteps(const TraceIndex& index, TraceFacts& facts) {
   for (StepFacts& step : steps) {
     device ? AddOnDevice(index, step) : AddOnHost(index, step);
     KeepExchanges(index, step);
-    facts.steps_used.push_back(step.window->name);
+    facts.steps_used.emplace_back(step.window->name);
     facts.tensors_a_step.push_back(static_cast<int>(step.accumulations.size()));
     passes.insert(step.passes);
   }
@@ -72,6 +72,7 @@ Steps UsedSteps(const TraceIndex& index, TraceFacts& facts) {
 
 void AddTimes(const TraceIndex& index, const Steps& steps, TraceFacts& facts) {
   std::vector<TraceSpan> computing;
+  computing.reserve(index.compute().size());
   for (const DeviceWork& work : index.compute()) computing.emplace_back(work.begin(), work.end());
   const Cover busy(std::move(computing));
   std::vector<double> periods, idle;

@@ -74,8 +74,8 @@ std::span<const TraceEvent* const> TraceIndex::Within(const Events& events, Trac
 
 std::span<const DeviceWork> TraceIndex::Launched(const std::vector<DeviceWork>& works,
                                                  TraceTime from, TraceTime to) {
-  const auto first = std::ranges::lower_bound(works, from, {}, &DeviceWork::launch);
-  const auto last = std::ranges::lower_bound(first, works.end(), to, {}, &DeviceWork::launch);
+  const auto first = std::ranges::lower_bound(works, from, {}, &DeviceWork::launched);
+  const auto last = std::ranges::lower_bound(first, works.end(), to, {}, &DeviceWork::launched);
   return {first, last};
 }
 
@@ -117,6 +117,7 @@ void TraceIndex::FindLaunches(const ById& launches) {
   enum class Sort : std::uint8_t { kUnknown, kCompute, kCollective };
   std::vector<Sort> sorts(trace_.names.size(), Sort::kUnknown);
   std::size_t lost = 0, works = 0;
+  compute_.reserve(Of(EventKind::kKernel).size() + Of(EventKind::kCopy).size());
   for (const EventKind kind : {EventKind::kKernel, EventKind::kCopy}) {
     works += Of(kind).size();
     for (const TraceEvent* work : Of(kind)) {
@@ -129,7 +130,7 @@ void TraceIndex::FindLaunches(const ById& launches) {
       if (sort == Sort::kUnknown)
         sort = IsCollectiveKernel(trace_.Name(*work)) ? Sort::kCollective : Sort::kCompute;
       const bool collective = kind == EventKind::kKernel && sort == Sort::kCollective;
-      (collective ? collectives_ : compute_).push_back({launch->begin, work, launch->thread});
+      (collective ? collectives_ : compute_).push_back({launch, work});
     }
   }
   if (works > 0 && 2 * lost > works && Of(EventKind::kGraph).empty()) {
@@ -139,7 +140,7 @@ void TraceIndex::FindLaunches(const ById& launches) {
                     lost, works));
   }
   for (std::vector<DeviceWork>* each : {&compute_, &collectives_})
-    std::ranges::stable_sort(*each, {}, &DeviceWork::launch);
+    std::ranges::stable_sort(*each, {}, &DeviceWork::launched);
 }
 
 void TraceIndex::FindWindows() {
@@ -150,12 +151,13 @@ void TraceIndex::FindWindows() {
                        optimizers.size()));
     }
     for (std::size_t i = 1; i < optimizers.size(); ++i) {
-      windows_.push_back({fmt::format("optimizer#{}", i), optimizers[i - 1]->end,
-                          optimizers[i]->end, optimizers[i]->thread});
+      const std::string& name = made_names_.emplace_back(fmt::format("optimizer#{}", i));
+      windows_.push_back({name, optimizers[i - 1]->end, optimizers[i]->end, optimizers[i]->thread});
     }
     return;
   }
   const Events& steps = Of(EventKind::kStep);
+  windows_.reserve(steps.size());
   if (steps.empty()) {
     Fail(fmt::format("no ProfilerStep#N: expected a schedule and prof.step() after each step{}",
                      optimizers.size() > 1 ? ", or --steps optimizer, which takes a step from one "

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <tuple>
@@ -19,9 +20,8 @@ namespace sparfuse::harness {
 
 // A kernel, a copy or a fill, with its launch on the host.
 struct DeviceWork {
-  TraceTime launch = 0;
-  const TraceEvent* event = nullptr;
-  std::uint32_t launch_thread = 0;
+  const TraceEvent *launch = nullptr, *event = nullptr;
+  TraceTime launched() const { return launch->begin; }
   TraceTime begin() const { return event->begin; }
   TraceTime end() const { return event->end; }
   TraceTime ns() const { return event->end - event->begin; }
@@ -29,7 +29,7 @@ struct DeviceWork {
 
 // A step, as the trace bounds it.
 struct StepWindow {
-  std::string name;
+  std::string_view name;  // of the trace, or of the index
   TraceTime begin = 0, end = 0;
   std::uint32_t thread = 0;
 };
@@ -87,6 +87,7 @@ class TraceIndex {
   ById comms_;                                           // by external id
   std::vector<DeviceWork> compute_, collectives_;
   std::vector<StepWindow> windows_;
+  std::deque<std::string> made_names_;
 };
 
 }  // namespace sparfuse::harness

@@ -181,7 +181,7 @@ void KeepExchanges(const TraceIndex& index, StepFacts& step) {
   std::erase_if(step.exchanges, [](const StepExchange& each) { return IsWhole(each.dtype); });
   step.of_integers = all - step.exchanges.size();
   const std::optional<std::string>& asked = index.options().group;
-  const std::string& name = step.window->name;
+  const std::string_view name = step.window->name;
   std::set<std::string_view> groups;
   for (const StepExchange& each : step.exchanges) groups.insert(each.group);
   if (asked && !groups.empty() && !groups.contains(*asked)) {

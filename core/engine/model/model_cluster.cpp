@@ -263,20 +263,25 @@ SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
   return *intra_node_[node];
 }
 
+ModelCluster::GivenBytes ModelCluster::BytesGiven(const Meeting& meeting) {
+  GivenBytes bytes;
+  for (std::size_t rank = 0; rank < meeting.ranks; ++rank) {
+    const Contribution& given = meeting.GivenBy(rank);
+    const std::uint64_t stated = given.payload_bytes + given.chosen_bytes;
+    const auto of_rank =
+        static_cast<double>(stated > 0 ? stated : given.elements * kSparseElementBytes);
+    bytes.most = std::max(bytes.most, of_rank);
+    bytes.all += of_rank;
+  }
+  return bytes;
+}
+
 double ModelCluster::StagedElements(const Meeting& meeting) const {
   const RoundPlan& rounds = meeting.rounds;
   const Op& first = *meeting.members.front().op;
   if (!first.sparse() || !config_.cost.stages_payloads)
     return static_cast<double>(first.elements());
-  double most = 0, all = 0;
-  for (std::size_t rank = 0; rank < meeting.ranks; ++rank) {
-    const Contribution& given = meeting.GivenBy(rank);
-    const std::uint64_t stated = given.payload_bytes + given.chosen_bytes;
-    const auto bytes =
-        static_cast<double>(stated > 0 ? stated : given.elements * kSparseElementBytes);
-    most = std::max(most, bytes);
-    all += bytes;
-  }
+  const auto [most, all] = BytesGiven(meeting);
   const bool in_parts = !meeting.given.front().part_bytes.empty();
   const double received =
       rounds.sums ? static_cast<double>(*rounds.sums *
@@ -305,6 +310,8 @@ CostModel::Phases ModelCluster::PhasesOf(const Meeting& meeting) const {
   const int ranks = config_.topology.ranks;
   phases.latency_seconds += cost.HostElementSeconds(StagedElements(meeting), ranks);
   if (cost.host_in_line) phases.latency_seconds += cost.ExchangeHostSeconds(ranks);
+  if (cost.sum_host_seconds_per_entry > 0 && rounds.on_host)
+    phases.latency_seconds += cost.HostSumSeconds(BytesGiven(meeting).most, ranks);
   return phases;
 }
 

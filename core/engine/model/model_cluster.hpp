@@ -120,6 +120,10 @@ class ModelCluster {
   // Sets the rounds if equal payloads alone determine them and nothing is counted; else false.
   bool SetEvenRounds(Meeting& meeting, const Topology& topology) const;
   void SetRounds(Meeting& meeting, const Topology& topology) const;
+  struct GivenBytes {
+    double most = 0, all = 0;  // of one rank; of all ranks
+  };
+  static GivenBytes BytesGiven(const Meeting& meeting);
   // The elements that the host moves. For payloads, the number of elements with their bytes.
   double StagedElements(const Meeting& meeting) const;
   CostModel::Phases PhasesOf(const Meeting& meeting) const;

@@ -120,14 +120,14 @@ const ModelledSide::Steps& ModelledSide::StepsOf(const CellConfig& cell) {
     Steps steps{ModelSteps(FirstTrial(cell), cluster_->Profiles(cell, 0)), {}};
     if (!cluster_->HasDraws(cell)) return kept->second = std::move(steps);
     // Draws model the first step. Each keeps the first step's ratio to the median of all steps.
-    const StepModel first = ModelFirstStep(FirstTrial(cell), cluster_->Profiles(cell, 0));
+    const StepModel first = ModelUsualStep(FirstTrial(cell), cluster_->Profiles(cell, 0));
     const auto scaled = [](double drawn, double first_step, double expected) {
       return first_step > 0 ? drawn / first_step * expected : drawn;
     };
     const int before = profile_.declared.empty() ? kDraws * stream_ : 0;
     for (int draw = 1; draw <= kDraws; ++draw) {
       const StepModel drawn =
-          ModelFirstStep(FirstTrial(cell), cluster_->Profiles(cell, before + draw));
+          ModelUsualStep(FirstTrial(cell), cluster_->Profiles(cell, before + draw));
       steps.draws.push_back(
           {scaled(drawn.seconds, first.seconds, steps.expected.seconds),
            scaled(drawn.exposed_seconds, first.exposed_seconds, steps.expected.exposed_seconds)});

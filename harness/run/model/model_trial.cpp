@@ -21,32 +21,31 @@ constexpr int kTracedRanks = 4;
 constexpr std::size_t kMostTracedSteps = 64;  // longest traced window
 
 // Half the 95 % interval of the step time, relative to it, from the profiles' measurement errors.
-// Models the first step or window of the same plan again with other draws of the measurements.
-// Nothing if the profiles do not state their errors.
+// Models a usual step, or the first window, of the same plan again with other draws of the
+// measurements. Nothing if the profiles do not state their errors.
 std::optional<double> StepUncertainty(const TrialConfig& trial, const ProfileOutcomes& profiles,
                                       const ModelConfig& model) {
   constexpr int kProfileDraws = 12;
   if (!KnowsErrors(profiles)) return std::nullopt;
-  const double expected = std::log(FirstStepSeconds(trial.cell, model));
+  const double expected = std::log(UsualStepSeconds(trial.cell, model));
   double squares = 0;
   for (int draw = 1; draw <= kProfileDraws; ++draw) {
     ModelConfig drawn =
         ConfigureModel(trial, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
     drawn.plan = model.plan;
-    const double off = std::log(FirstStepSeconds(trial.cell, drawn)) - expected;
+    const double off = std::log(UsualStepSeconds(trial.cell, drawn)) - expected;
     squares += off * off;
   }
   return StudentTQuantile(0.975, kProfileDraws) * std::sqrt(squares / kProfileDraws);
 }
 
-// Draws of the metrics: models the first step with other draws of the declared cluster's inputs.
-// Each metric is scaled by its ratio to the trial's own first step. A first step may contain rare
-// work, like the votes on ranges in Ok-Topk.
+// Draws of the metrics: models a usual step with other draws of the declared cluster's inputs.
+// Each metric is scaled by the ratio of the trial's value to this step.
 std::map<std::string, std::vector<double>> Draws(const TrialConfig& trial,
                                                  const ProfileOutcomes& profiles,
                                                  const std::function<ProfileOutcomes(int)>& drawn,
                                                  const MetricValues& metrics) {
-  const StepModel first = ModelFirstStep(trial, profiles);
+  const StepModel first = ModelUsualStep(trial, profiles);
   const auto over_first = [&](const std::string& metric, double of_first) {
     const auto said = metrics.find(metric);
     if (said == metrics.end() || !said->second.value || !(of_first > 0)) return 1.0;
@@ -57,7 +56,7 @@ std::map<std::string, std::vector<double>> Draws(const TrialConfig& trial,
   const double of_exposed = over_first(exposed, first.exposed_seconds);
   std::map<std::string, std::vector<double>> draws;
   for (int draw = 1; draw <= kDraws; ++draw) {
-    const StepModel step = ModelFirstStep(trial, drawn(draw));
+    const StepModel step = ModelUsualStep(trial, drawn(draw));
     draws[seconds].push_back(of_step * step.seconds);
     draws[exposed].push_back(of_exposed * step.exposed_seconds);
   }

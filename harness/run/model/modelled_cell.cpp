@@ -208,7 +208,7 @@ StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles, 
   return ModelSome(trial, profiles, true, recorded, layout);
 }
 
-StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles,
+StepModel ModelUsualStep(const TrialConfig& trial, const ProfileOutcomes& profiles,
                          KnownLayout* layout) {
   return ModelSome(trial, profiles, false, Recorded::kTimes, layout);
 }
@@ -223,6 +223,11 @@ void RequireReceipts(std::span<const ModelStep> steps) {
                  fmt::format("trigger = \"idle\": an exchange takes longer than the {} modelled "
                              "steps, so no step receives one; expected steps for several exchanges",
                              steps.size()));
+}
+
+// If steps vary, the first one may do rare work, like the votes on ranges in Ok-Topk.
+int UsualStep(const CellConfig& config, const ModelConfig& model) {
+  return std::max(DenseWarmupSteps(config), model.sparse_collective->traits().usual_step());
 }
 
 }  // namespace
@@ -249,7 +254,7 @@ std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig&
     return steps;
   }
   std::vector<ModelStep> steps;
-  const int first = FirstModelledStep(config, model);
+  const int first = all ? FirstModelledStep(config, model) : UsualStep(config, model);
   for (int step = 0; step < windows; ++step) {
     steps.push_back(
         SimulateStep(model, static_cast<std::uint64_t>(first + step), traced_ranks, recorded));
@@ -277,12 +282,8 @@ double StepSeconds(std::span<const ModelStep> window) {
   return longest / static_cast<double>(window.size());
 }
 
-double FirstStepSeconds(const CellConfig& config, const ModelConfig& model) {
-  if (config.method_options.has_local_steps() || config.method_options.exchanges_beside_steps())
-    return StepSeconds(SimulateCell(config, model, false, 0, Recorded::kTimes));
-  const std::uint64_t step = model.sparse_collective->traits().begins_dense ? 1 : 0;
-  const ModelStep first = SimulateStep(model, step, 0, Recorded::kTimes);
-  return StepSeconds({&first, 1});
+double UsualStepSeconds(const CellConfig& config, const ModelConfig& model) {
+  return StepSeconds(SimulateCell(config, model, false, 0, Recorded::kTimes));
 }
 
 }  // namespace sparfuse::harness

@@ -25,9 +25,9 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
 
 // The simulated steps of a cell's trial. If steps vary, these are all steps after the dense ones;
 // else one step, which all are like. With local steps they are whole windows after the first, which
-// differs from the others. all: if steps vary, simulate as many as the trial has; else one step, or
-// one window. Without dates (trigger = "idle") as many as the trial has; throws Error{kConfig} if
-// none of them receives.
+// differs from the others. all: if steps vary, simulate as many as the trial has; else a
+// usual step, or one window. Without dates (trigger = "idle") as many as the trial has; throws
+// Error{kConfig} if none of them receives.
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded = Recorded::kAll);
 
@@ -36,8 +36,8 @@ int FirstModelledStep(const CellConfig& config, const ModelConfig& model);
 
 // The time of the slowest rank: a step, or the mean step of a window.
 double StepSeconds(std::span<const ModelStep> window);
-// As above, of the first step or window.
-double FirstStepSeconds(const CellConfig& config, const ModelConfig& model);
+// As above, of a usual step or of the first window.
+double UsualStepSeconds(const CellConfig& config, const ModelConfig& model);
 
 // Bounds of a step, or of the mean step of a window, shown next to a prediction: the time in which
 // the first rank computes, selects, encodes and decodes, and the time in which its exchanges occupy
@@ -64,9 +64,9 @@ struct StepModel {
 // The values of the cell's trial: the medians of the steps that it simulates.
 StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles,
                      Recorded recorded = Recorded::kAll, KnownLayout* layout = nullptr);
-// The times of the first step, from which bands are made. It is planned with these profiles,
+// The times of a usual step, from which bands are made. It is planned with these profiles,
 // because the owner of such a cluster measures it before planning.
-StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles,
+StepModel ModelUsualStep(const TrialConfig& trial, const ProfileOutcomes& profiles,
                          KnownLayout* layout = nullptr);
 
 }  // namespace sparfuse::harness

@@ -430,9 +430,10 @@ StoredExtra TraceParser::Stored(const EventExtra& extra) {
 }
 
 std::uint32_t TraceParser::ThreadIndex() {
-  return threads_
-      .try_emplace({now_.process, now_.thread}, static_cast<std::uint32_t>(threads_.size()))
-      .first->second;
+  const auto next = static_cast<std::uint32_t>(threads_.size());
+  const std::uint32_t index = threads_.try_emplace({now_.process, now_.thread}, next).first->second;
+  if (index == kMostThreads) Fail(fmt::format("expected at most {} threads", kMostThreads));
+  return index;
 }
 
 // Devices whose categories of events are not read, by the prefixes of these (libkineto's
@@ -473,10 +474,16 @@ void TraceParser::Add() {
   event.begin = now_.begin;
   if (__builtin_add_overflow(now_.begin, now_.duration, &event.end))
     Fail(fmt::format("{}: ends beyond 2^63 ns: expected microseconds", Place()));
-  event.correlation = now_.correlation;
+  if (*kind >= EventKind::kLaunch && now_.correlation != kNoId) {
+    if (now_.correlation < 0 || now_.correlation >= kNoCorrelation) {
+      Fail(fmt::format("{}: correlation = {}: expected 0 to 4294967294, as CUPTI counts", Place(),
+                       now_.correlation));
+    }
+    event.correlation = static_cast<std::uint32_t>(now_.correlation);
+  }
   event.external_id = now_.external_id;
   event.name = NameIndex(now_.name);
-  event.thread = ThreadIndex();
+  event.thread = ThreadIndex() & (kMostThreads - 1);
   event.kind = *kind;
   event.has_sequence = now_.has_sequence;
   if (now_.has_extra && NeedsExtra(*kind)) {

@@ -34,13 +34,19 @@ inline constexpr std::int64_t kNoId = -1;
 inline constexpr std::uint32_t kNoExtra = ~std::uint32_t{0};
 inline constexpr std::uint32_t kNoName = 0;  // of Trace::names: ""
 
+inline constexpr std::uint32_t kNoCorrelation = ~std::uint32_t{0};
+inline constexpr std::uint32_t kMostThreads = 1u << 24;
+
 struct TraceEvent {
-  std::int64_t begin = 0, end = 0;                        // ns
-  std::int64_t correlation = kNoId, external_id = kNoId;  // of launches and kernels; of operators
-  std::uint32_t name = 0, thread = 0, extra = kNoExtra;   // indices; threads by process and thread
-  EventKind kind = EventKind::kOperator;
-  bool has_sequence = false;  // a forward operator, or its node
+  std::int64_t begin = 0, end = 0;             // ns
+  std::int64_t external_id = kNoId;            // of operators and of collectives' kernels
+  std::uint32_t correlation = kNoCorrelation;  // of launches and of the device's work
+  std::uint32_t name = 0, extra = kNoExtra;    // indices
+  std::uint32_t thread : 24 = 0;               // by process and thread
+  EventKind kind : 7 = EventKind::kOperator;
+  bool has_sequence : 1 = false;  // a forward operator, or its node
 };
+static_assert(sizeof(TraceEvent) == 40);
 
 // Arguments that few events have: indices of names and shapes, each of which is kept once.
 struct StoredExtra {

@@ -405,7 +405,7 @@ CellConfig Cell() {
 }
 
 double SecondsOf(const DeclaredCluster& cluster, const CellConfig& cell = Cell()) {
-  return ModelFirstStep(FirstTrial(cell), DeclaredProfile(cluster, cell)).seconds;
+  return ModelUsualStep(FirstTrial(cell), DeclaredProfile(cluster, cell)).seconds;
 }
 
 TEST(ClusterDifference, OneInputIsTheWholeDifference) {

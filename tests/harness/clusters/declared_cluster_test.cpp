@@ -18,6 +18,7 @@
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "tests/support/calibrated_clusters.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
@@ -52,7 +53,7 @@ DeclaredCluster Parse(const std::string& text) {
 
 TEST(DeclaredCluster, CalibrationComesAsNearToItsReferencesAsItCan) {
   const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
-  ASSERT_EQ(local.references.size(), 10u);  // four bars of two parts each, and two steps
+  ASSERT_EQ(local.references.size(), 14u);  // six bars of two parts each, and two steps
   const auto published = ReadPublished(kResults / "published" / "published-numbers.csv");
   double squares = 0;
   for (const ReferenceStep& step : local.references) {
@@ -692,6 +693,53 @@ TEST(DeclaredCluster, HooksOfTheHostLengthenBackwardOfSeveralRanks) {
   config.inputs.clear();
   config.workers = 1;
   EXPECT_EQ(backward(hooked), backward(plain));
+}
+
+// A step of `method` with top-k on 16 cards, compared with the model.
+DeclaredCluster WithStepOf(const std::string& method, const std::string& inputs = "") {
+  return Parse(kAlone + inputs +
+               "selection_ns_an_element = { value = 0.1, kind = \"declared\", source = \"t\" }\n"
+               "[selection_costs]\ntopk = 1\n" +
+               kCompute +
+               StepOf(16, "step_ms = 1000\nsparsifier = \"topk\"\ndensity = 0.01", method));
+}
+
+// The host's work goes with a rank's entries, and grows with ranks as all of its time. Methods that
+// gather have none.
+TEST(DeclaredCluster, SumsOnTheHostTakeTimeByTheEntry) {
+  const auto step = [](const std::string& inputs, const std::string& method) {
+    return WithStepOf(method, inputs).references[0].modelled;
+  };
+  const auto input = [](const std::string& name, double value) {
+    return fmt::format("{} = {{ value = {}, kind = \"declared\", source = \"t\" }}\n", name, value);
+  };
+  const auto by_entry = [&](double ns) { return input("sum_host_ns_an_entry", ns); };
+  const std::string grows = input("exchange_growth", 0.5) + input("exchange_growth_from", 4);
+  const double entries =
+      0.01 * static_cast<double>(workloads::LayersOf("resnet50-imagenet").numel());
+  for (const char* method : {"oktopk", "gtopk", "sparcml", "spardl"}) {
+    const double work = step(by_entry(100), method) - step("", method);
+    EXPECT_NEAR(work, 100e-9 * entries, 0.1 * work) << method;
+    EXPECT_NEAR(step(by_entry(200), method) - step("", method), 2 * work, 1e-9) << method;
+    EXPECT_NEAR(step(grows + by_entry(100), method) - step(grows, method), 2 * work, 1e-9)
+        << method;
+  }
+  for (const char* method : {"cupcake", "zen", "wfbp"})
+    EXPECT_EQ(step(by_entry(100), method), step("", method)) << method;
+}
+
+// Ok-Topk's first step sends more, to agree on ranges and on a threshold.
+TEST(DeclaredCluster, AReferenceOfAPeriodicMethodIsAUsualStep) {
+  const DeclaredCluster cluster = WithStepOf("oktopk");
+  const CellConfig cell = CellOf(cluster, cluster.references[0]);
+  const ProfileOutcomes times = DeclaredProfile(cluster, cell);
+  const TrialConfig trial{cell, 1, 0, ""};
+  const ModelConfig model = ConfigureModel(trial, times);
+  const double first = StepSeconds(SimulateSteps(model, 0, 1, 0));
+  const double third = StepSeconds(SimulateSteps(model, 2, 1, 0));
+  EXPECT_GT(first, 1.001 * third);
+  EXPECT_NEAR(cluster.references[0].modelled, third, 1e-3 * third);
+  EXPECT_NEAR(ModelUsualStep(trial, times).seconds, third, 1e-3 * third);
 }
 
 // Times at several sizes: straight between them, and drawn and scaled as one number is.

@@ -275,6 +275,14 @@ TEST_F(EditedTrace, IsRefusedWithRanksAndSizesThatNothingHas) {
               "at most 2^48");
   EXPECT_SAYS(Error(sized("In msg nelems", 1ll << 60)), "In msg nelems = 1.15292e+18: expected");
   EXPECT_SAYS(Error(sized("bytes", 1e300)), "bytes = 1e+300: expected");
+  for (const std::int64_t number : {std::int64_t{-7}, std::int64_t{1} << 32}) {
+    const std::string text = with([&](json& trace) {
+      for (json& event : trace["traceEvents"]) {
+        if (event.value("cat", "") == "kernel") event["args"]["correlation"] = number;
+      }
+    });
+    EXPECT_SAYS(Error(text), fmt::format("correlation = {}: expected 0 to 4294967294", number));
+  }
 }
 
 TEST_F(EditedTrace, HasTheSameFactsPackedInMembersAndWithEscapes) {
