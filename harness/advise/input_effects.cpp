@@ -73,7 +73,7 @@ class TwoCells {
 // Smaller effects are rounding.
 constexpr double kNoEffect = 1e-9;
 constexpr double kManyTimes = 3;
-constexpr double kNothing = 1e-3;  // the least factor that a cell's `inputs` may have
+constexpr double kLeastFactor = 1e-3;  // the least factor that a cell's `inputs` may have
 
 // Fills in the file's statements about the input.
 void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffect& effect) {
@@ -252,7 +252,7 @@ bool ExposedShare::mostly_not_links() const {
 ExposedShare ExposedOf(const ModelledCluster& cluster, const CellConfig& cell) {
   const auto exposed_without = [&](std::initializer_list<const char*> groups) {
     CellConfig other = cell;
-    for (const char* group : groups) other.inputs[group] = kNothing;
+    for (const char* group : groups) other.inputs[group] = kLeastFactor;
     return ModelFirstStep(FirstTrial(other), cluster.Profiles(other, 0)).exposed_seconds;
   };
   ExposedShare found{exposed_without({}),
