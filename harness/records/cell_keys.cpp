@@ -24,7 +24,7 @@ bool IsOfMethod(const KeyInfo& key) { return key.cell.part != CellRole::Part::kS
 }  // namespace
 
 std::span<const GivenKey> GivenKeysOfCells() {
-  static const std::vector<GivenKey> kKeys = GivenKeysOf<CellConfig>();
+  static const std::vector<GivenKey> kKeys = GivenKeysOf(KeysOf<CellConfig>());
   return kKeys;
 }
 
@@ -41,7 +41,7 @@ const GivenKey* FindCellKey(std::string_view name) {
 std::string WhatIsWrong(std::string_view key, const nlohmann::json& value) {
   const auto found = std::ranges::find_if(KeysOf<CellConfig>(),
                                           [&](const KeyInfo& each) { return each.name == key; });
-  return found->what_is_wrong(*found, value);
+  return found->WhatIsWrong(value);
 }
 
 std::span<const std::string> MethodKeys() {
