@@ -386,13 +386,6 @@ json ToJson(const ProfileOutcome& outcome) {
   return made;
 }
 
-ProfileOutcomes ProfileOutcomesOf(const json& list, std::string_view whole) {
-  if (!list.is_array()) KeyPlace(whole).Expected(list, "a list");
-  ProfileOutcomes outcomes;
-  for (const json& each : list) outcomes.push_back(ProfileOutcomeOf(each, whole));
-  return outcomes;
-}
-
 json ToJson(const ProfileOutcomes& outcomes) {
   json list = json::array();
   for (const ProfileOutcome& outcome : outcomes) list.push_back(ToJson(outcome));
