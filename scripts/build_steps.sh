@@ -211,6 +211,6 @@ build_program() {
   preset="$(main_preset)"
   write_wrapper
   [[ -x "$ROOT/build/$preset/harness/sparfuse" ]] ||
-    say "step 4 of 4: the program, about 5 min on two cores (with CUDA 9)"
+    say "step 4 of 4: the program, about 4 min on two cores (with CUDA 8)"
   build "$preset" "$@"
 }

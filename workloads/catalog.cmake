@@ -13,7 +13,7 @@ target_precompile_headers(sparfuse_workload_catalog REUSE_FROM sparfuse_core)
 set(loops ${here}/data/image.cpp ${here}/data/sampler.cpp ${here}/optimizer/optimizer.cpp
     ${here}/optimizer/orthogonal.cpp)
 compile_quickly(sparfuse_workload_catalog)
-compile_together(sparfuse_workload_catalog EXCEPT "/(image|sampler|optimizer|orthogonal)\\.cpp$")
+compile_together(sparfuse_workload_catalog workloads/)
 set_source_files_properties(${loops} PROPERTIES COMPILE_OPTIONS -O3)
 find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)

@@ -26,9 +26,6 @@ enum class Precision : std::uint8_t {
   kBf16,  // LibTorch's autocast to bfloat16 around the forward pass
 };
 
-// Of "fp32", "tf32" or "bf16". Throws Error{kConfig} for another name.
-Precision PrecisionOf(std::string_view name);
-
 struct WorkloadConfig {
   int rank = 0;
   int world = 1;

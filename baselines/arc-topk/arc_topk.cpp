@@ -28,7 +28,7 @@ struct ArcOptions {
   std::uint64_t seed = 1;
 };
 
-ArcOptions ReadOptions(const Options& resolved) {
+ArcOptions ReadArcOptions(const Options& resolved) {
   return {.columns = static_cast<std::size_t>(IntOption(resolved, "sketch")),
           .by_averages = StringOption(resolved, "memory") == "ef21m",
           .eta = static_cast<float>(DoubleOption(resolved, "eta")),
@@ -360,7 +360,7 @@ CollectiveDescriptor ArcRows() {
   descriptor.revision = 2;
   descriptor.payload = PayloadKind::kSparse;
   descriptor.make = [](const Options& options) -> std::unique_ptr<Collective> {
-    return std::make_unique<Arc>(ReadOptions(options));
+    return std::make_unique<Arc>(ReadArcOptions(options));
   };
   descriptor.host_memory = true;
   descriptor.options = {

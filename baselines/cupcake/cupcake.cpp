@@ -48,7 +48,7 @@ std::vector<std::size_t> CupcakeUnitsByCount(std::size_t tensors) {
 
 namespace {
 
-constexpr std::string_view kName = "cupcake";
+constexpr std::string_view kCupcakeName = "cupcake";
 
 bool IsTimed(const Options& resolved) { return StringOption(resolved, "boundary") == "times"; }
 
@@ -59,7 +59,7 @@ Lane LaneOf(const Options& resolved) {
 class Cupcake final : public Planner {
  public:
   Cupcake(bool timed, Lane lane) : timed_(timed), lane_(lane) {}
-  std::string_view name() const noexcept override { return kName; }
+  std::string_view name() const noexcept override { return kCupcakeName; }
 
   Plan MakePlan(const PlanInput& input) const override {
     const bool possible = input.cost == nullptr || !input.cost->selects_in_hooks;
@@ -72,7 +72,7 @@ class Cupcake final : public Planner {
 
  private:
   static std::vector<std::size_t> TimedUnits(const PlanInput& input, bool beside) {
-    const MergedTimes times(input, kName);
+    const MergedTimes times(input, kCupcakeName);
     const Lane lane = beside ? Lane::kSide : Lane::kCompute;
     return CupcakeUnits(
         times.tensors(), [&](std::size_t elements) { return times.Select(elements, lane); },
@@ -87,7 +87,7 @@ class Cupcake final : public Planner {
 }  // namespace
 
 const PlannerDescriptor kCupcakePlanner = {
-    .name = kName,
+    .name = kCupcakeName,
     .summary = "one unit, or two units with the boundary for which everything is sent earliest",
     .source = "Wang et al., Cupcake, MLSys 2023",
     .revision = 2,

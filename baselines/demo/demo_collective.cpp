@@ -26,7 +26,7 @@ struct DemoOptions {
   bool by_senders = false;
 };
 
-DemoOptions ReadOptions(const Options& resolved) {
+DemoOptions ReadDemoOptions(const Options& resolved) {
   return {
       .kept = static_cast<std::size_t>(IntOption(resolved, "k")),
       .tile = static_cast<std::size_t>(IntOption(resolved, "tile")),
@@ -34,27 +34,21 @@ DemoOptions ReadOptions(const Options& resolved) {
       .by_senders = StringOption(resolved, "combine") == "senders"};
 }
 
-// Returns the range's tensors. A range without tensors counts as one that is no matrix.
-std::vector<ExchangedTensor> TensorsOf(const ExchangeShape& shape) {
-  if (!shape.tensors.empty()) return {shape.tensors.begin(), shape.tensors.end()};
-  return {{0, 0, shape.elements, {}}};
-}
-
-struct Part {
+struct DemoPart {
   ExchangedTensor tensor;
   ChunkedDct dct;
 };
-std::vector<Part> PartsOf(const ExchangeShape& shape, const DemoOptions& options) {
-  std::vector<Part> parts;
+std::vector<DemoPart> DemoPartsOf(const ExchangeShape& shape, const DemoOptions& options) {
+  std::vector<DemoPart> parts;
   for (const ExchangedTensor& tensor : TensorsOf(shape)) {
     parts.push_back({tensor, {tensor.shape, tensor.numel, options.tile, options.rule}});
   }
   return parts;
 }
 
-std::size_t CountOf(std::span<const Part> parts, std::size_t kept) {
+std::size_t CountOf(std::span<const DemoPart> parts, std::size_t kept) {
   std::size_t count = 0;
-  for (const Part& part : parts) count += part.dct.Kept(kept);
+  for (const DemoPart& part : parts) count += part.dct.Kept(kept);
   return count;
 }
 
@@ -88,12 +82,12 @@ class Coefficients final : public CollectiveState {
  public:
   Coefficients(const ExchangeShape& shape, std::size_t ranks, const DemoOptions& options)
       : options_(options),
-        parts_(PartsOf(shape, options)),
+        parts_(DemoPartsOf(shape, options)),
         count_(CountOf(parts_, options.kept)),
         payloads_(ranks * CoefficientBytes(count_)),
         out_(shape.elements) {
     std::size_t largest = 0;
-    for (const Part& part : parts_) largest = std::max(largest, part.tensor.numel);
+    for (const DemoPart& part : parts_) largest = std::max(largest, part.tensor.numel);
     transformed_ = Buffer<float>(largest);
     if (options.by_senders) senders_.resize(largest);
   }
@@ -109,7 +103,7 @@ class Coefficients final : public CollectiveState {
     const std::span<std::byte> bits = payload.first(IndexBytes(count_));
     std::byte* to = payload.data() + bits.size();
     std::size_t at = 0;
-    for (const Part& part : parts_) {
+    for (const DemoPart& part : parts_) {
       const std::span<float> own = x.subspan(part.tensor.begin, part.tensor.numel);
       const std::span<float> coefficients = transformed_.host().first(own.size());
       part.dct.Forward(own, coefficients);
@@ -128,7 +122,7 @@ class Coefficients final : public CollectiveState {
 
   void Sum(std::size_t ranks) {
     std::size_t first = 0;
-    for (const Part& part : parts_) {
+    for (const DemoPart& part : parts_) {
       const std::span<float> sums = transformed_.host().first(part.tensor.numel);
       std::ranges::fill(sums, 0.0f);
       std::ranges::fill(senders_, std::uint32_t{0});
@@ -170,7 +164,7 @@ class Coefficients final : public CollectiveState {
   }
 
   // first: the number of the part's first element in a payload.
-  void Add(const Part& part, std::size_t rank, std::size_t first, std::span<float> sums) {
+  void Add(const DemoPart& part, std::size_t rank, std::size_t first, std::span<float> sums) {
     const auto payload = payloads().subspan(rank * payload_bytes(), payload_bytes());
     const std::size_t values = IndexBytes(count_);
     std::size_t at = first;
@@ -194,7 +188,7 @@ class Coefficients final : public CollectiveState {
   }
 
   DemoOptions options_;
-  std::vector<Part> parts_;
+  std::vector<DemoPart> parts_;
   std::size_t count_;
   Buffer<std::byte> payloads_;  // of all ranks
   Buffer<float> out_;
@@ -230,10 +224,10 @@ class Demo final : public Collective {
 
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
     const auto ranks = static_cast<std::size_t>(topology.ranks);
-    const std::vector<Part> parts = PartsOf(sizes.shape, options_);
+    const std::vector<DemoPart> parts = DemoPartsOf(sizes.shape, options_);
     const std::size_t count = CountOf(parts, options_.kept);
     Round work{.messages = 0, .link = SlowestLink(topology)};
-    for (const Part& part : parts) {
+    for (const DemoPart& part : parts) {
       work[Work::kMultiply] += part.dct.Products();
       work[Work::kSelect] += part.dct.elements();
     }
@@ -267,7 +261,7 @@ CollectiveDescriptor DemoCoefficients() {
   descriptor.revision = 1;
   descriptor.payload = PayloadKind::kSparse;
   descriptor.make = [](const Options& options) -> std::unique_ptr<Collective> {
-    return std::make_unique<Demo>(ReadOptions(options));
+    return std::make_unique<Demo>(ReadDemoOptions(options));
   };
   descriptor.host_memory = true;
   descriptor.options = {

@@ -256,7 +256,7 @@ std::vector<int> EspressoOptions(const ReadyTensors& tensors, const EspressoSett
 
 namespace {
 
-constexpr std::string_view kName = "espresso";
+constexpr std::string_view kEspressoName = "espresso";
 constexpr int kPlanned = -1;
 
 int OptionOf(const Options& resolved) { return static_cast<int>(IntOption(resolved, "option")); }
@@ -275,7 +275,7 @@ class Espresso final : public Planner {
                  .cpu = BoolOption(options, "cpu"),
                  .two_level = BoolOption(options, "two_level"),
                  .mod1000 = BoolOption(options, "mod1000")} {}
-  std::string_view name() const noexcept override { return kName; }
+  std::string_view name() const noexcept override { return kEspressoName; }
 
   Plan MakePlan(const PlanInput& input) const override {
     const std::vector<int> options = OptionsOf(input);
@@ -309,7 +309,7 @@ class Espresso final : public Planner {
     setting.gpus_per_node = input.topology.ranks_per_node;
     setting.compressor = CompressorOf(input.sparsifier);
     setting.density = input.density;
-    const PlanTimes times(input, kName);
+    const PlanTimes times(input, kEspressoName);
     std::vector<std::size_t> elements;
     std::vector<double> seconds;
     for (std::size_t t = 0; t < tensors; ++t) {
@@ -327,7 +327,7 @@ class Espresso final : public Planner {
 }  // namespace
 
 const PlannerDescriptor kEspressoPlanner = {
-    .name = kName,
+    .name = kEspressoName,
     .summary =
         "each tensor in a unit of its own, with the option of Espresso's runtime for which "
         "everything is sent earliest by the published constants",

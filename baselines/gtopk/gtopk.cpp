@@ -15,7 +15,7 @@
 namespace sparfuse::baselines {
 namespace {
 
-constexpr std::string_view kName = "gtopk";
+constexpr std::string_view kGtopkName = "gtopk";
 
 // --- wire form ---
 
@@ -126,15 +126,16 @@ class Gtopk final : public Collective {
 
 void CheckEqualCount(std::size_t bytes, std::size_t expected, int from) {
   if (bytes == expected) return;
-  SPARFUSE_THROW(kComm, std::string(kName) + ": " + std::to_string(bytes) + " bytes from rank " +
-                            std::to_string(from) + ": expected " + std::to_string(expected) +
+  SPARFUSE_THROW(kComm, std::string(kGtopkName) + ": " + std::to_string(bytes) +
+                            " bytes from rank " + std::to_string(from) + ": expected " +
+                            std::to_string(expected) +
                             " as here; ranks have selected different counts");
 }
 
 Task Gtopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
   const int ranks = communicator.size();
   const int rank = communicator.rank();
-  CheckGatherBuffers(kName, buffers, static_cast<std::size_t>(ranks));
+  CheckGatherBuffers(kGtopkName, buffers, static_cast<std::size_t>(ranks));
   buffers.payloads.assign(1, buffers.own);
   if (ranks == 1) co_return;
 
@@ -212,7 +213,7 @@ RoundPlan Gtopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) co
 }  // namespace
 
 CollectiveDescriptor GtopkCollective() {
-  return {.name = kName,
+  return {.name = kGtopkName,
           .source = "Shi et al., gTop-k, ICDCS 2019, algorithms 2 and 3",
           .revision = 1,
           .payload = PayloadKind::kSparse,

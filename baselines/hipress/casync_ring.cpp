@@ -16,7 +16,7 @@
 namespace sparfuse::baselines {
 namespace {
 
-constexpr std::string_view kName = "casync-ring";
+constexpr std::string_view kCasyncName = "casync-ring";
 
 // The partitions of a range, taken modulo their number, and the number of elements sent of each.
 class Partitions {
@@ -84,7 +84,7 @@ class RingState final : public CollectiveState {
     for (std::size_t i = 0; i < arrived.count(); ++i) {
       const std::uint32_t index = arrived.indices()[i];
       if (index < begin || index >= end) {
-        SPARFUSE_THROW(kComm, std::string(kName) + ": element " + std::to_string(index) +
+        SPARFUSE_THROW(kComm, std::string(kCasyncName) + ": element " + std::to_string(index) +
                                   " in partition " + std::to_string(p) +
                                   ": expected an index in [" + std::to_string(begin) + ", " +
                                   std::to_string(end) + ")");
@@ -160,10 +160,11 @@ Task Pass(Communicator& communicator, const Code& out, const Code& in, int tag) 
   }
   requests = co_await Complete(std::move(requests));
   if (in.count() > 0 && requests[0]->bytes() != in.bytes.size()) {
-    SPARFUSE_THROW(
-        kComm, std::string(kName) + ": a partition of " + std::to_string(requests[0]->bytes()) +
-                   " bytes from rank " + std::to_string(requests[0]->peer()) + ": expected " +
-                   std::to_string(in.bytes.size()) + "; ranks disagree on the length of the range");
+    SPARFUSE_THROW(kComm, std::string(kCasyncName) + ": a partition of " +
+                              std::to_string(requests[0]->bytes()) + " bytes from rank " +
+                              std::to_string(requests[0]->peer()) + ": expected " +
+                              std::to_string(in.bytes.size()) +
+                              "; ranks disagree on the length of the range");
   }
 }
 
@@ -178,7 +179,7 @@ class Ring final : public Collective {
 
 Task Ring::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
   if (buffers.accumulated.size() != buffers.shape.elements) {
-    SPARFUSE_THROW(kInternal, std::string(kName) + ": " +
+    SPARFUSE_THROW(kInternal, std::string(kCasyncName) + ": " +
                                   std::to_string(buffers.accumulated.size()) +
                                   " accumulated elements of a range of " +
                                   std::to_string(buffers.shape.elements));
@@ -252,7 +253,7 @@ RoundPlan Ring::Rounds(const ExchangeSizes& sizes, const Topology& topology) con
 }  // namespace
 
 CollectiveDescriptor CasyncRing() {
-  return {.name = kName,
+  return {.name = kCasyncName,
           .source = "Bai et al., HiPress, SOSP 2021, section 3",
           .revision = 1,
           .payload = PayloadKind::kSparse,

@@ -35,7 +35,7 @@ std::vector<std::size_t> MgWfbpUnits(const ReadyTensors& tensors, const AllReduc
 
 namespace {
 
-constexpr std::string_view kName = "mg-wfbp";
+constexpr std::string_view kMgWfbpName = "mg-wfbp";
 constexpr std::size_t kFittedSizes = 63;
 constexpr std::size_t kElementsPerSize = 8192;
 
@@ -52,10 +52,10 @@ AllReduceCost Fit(const MergedTimes& times) {
 
 class MgWfbp final : public Planner {
  public:
-  std::string_view name() const noexcept override { return kName; }
+  std::string_view name() const noexcept override { return kMgWfbpName; }
 
   Plan MakePlan(const PlanInput& input) const override {
-    const MergedTimes times(input, kName);
+    const MergedTimes times(input, kMgWfbpName);
     const bool sends = input.topology.ranks > 1;  // a single rank's exchange may take no time
     return PlanOfLengths(MgWfbpUnits(times.tensors(), sends ? Fit(times) : AllReduceCost{}), input);
   }
@@ -64,7 +64,7 @@ class MgWfbp final : public Planner {
 }  // namespace
 
 const PlannerDescriptor kMgWfbpPlanner = {
-    .name = kName,
+    .name = kMgWfbpName,
     .summary = "merges gradients if waiting for them costs less than a message's start-up time",
     .source = "Shi, Chu and Li, MG-WFBP, INFOCOM 2019",
     .revision = 1,

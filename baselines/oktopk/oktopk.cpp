@@ -34,7 +34,7 @@ struct OkTopkOptions {
   }
 };
 
-OkTopkOptions ReadOptions(const Options& resolved) {
+OkTopkOptions ReadOkTopkOptions(const Options& resolved) {
   const std::string& balance = StringOption(resolved, "balance");
   return {
       .threshold = ReadGlobalThreshold(resolved),
@@ -64,7 +64,7 @@ struct OkTopkState final : CollectiveState {
 };
 
 // A rank's notes of a run: ExchangeSizes::seen.
-struct Seen {
+struct OkTopkSeen {
   bool voted = false;
   bool exact = false;
   SplitCounts split;
@@ -80,7 +80,7 @@ struct Seen {
             distinct,
             segment};
   }
-  static Seen Of(const std::vector<std::uint64_t>& words, std::uint64_t payload_bytes) {
+  static OkTopkSeen Of(const std::vector<std::uint64_t>& words, std::uint64_t payload_bytes) {
     const std::uint64_t own = payload_bytes / kSparseElementBytes;
     return {(words.at(0) & 1) != 0,
             (words.at(0) & 2) != 0,
@@ -166,7 +166,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   OkTopkState& state =
       buffers.state == nullptr ? forgotten : static_cast<OkTopkState&>(*buffers.state);
   // Equal on all ranks, since their inputs are.
-  Seen seen;
+  OkTopkSeen seen;
   seen.voted = state.boundaries.empty() || IsVote(shape.step);
   seen.exact = state.threshold == 0 || state.kept != shape.kept || IsExact(shape.step);
 
@@ -258,7 +258,7 @@ void OkTopk::Expect(const OverlapModel& overlap, const Topology& /*topology*/,
   const auto largest = std::min(
       applied, static_cast<std::uint64_t>(std::llround(share * static_cast<double>(applied))));
 
-  std::vector<Seen> seen(ranks);
+  std::vector<OkTopkSeen> seen(ranks);
   std::uint64_t sent = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const std::uint64_t own = sizes.payload_bytes[rank] / kSparseElementBytes;
@@ -267,7 +267,7 @@ void OkTopk::Expect(const OverlapModel& overlap, const Topology& /*topology*/,
   }
   sizes.seen.clear();
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    Seen& each = seen[rank];
+    OkTopkSeen& each = seen[rank];
     each.voted = IsVote(shape.step);
     each.exact = IsExact(shape.step);
     each.split.received = PartOf(sent, rank, ranks);
@@ -293,7 +293,7 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   std::uint64_t scattered = 0, region = 0, distinct = 0, own = 0;
   bool voted = false, exact = false;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const Seen seen = Seen::Of(sizes.seen[rank], sizes.payload_bytes[rank]);
+    const OkTopkSeen seen = OkTopkSeen::Of(sizes.seen[rank], sizes.payload_bytes[rank]);
     split.push_back(seen.split);
     counts.push_back(seen.segment);
     plan.served.push_back(seen.split.kept + seen.split.received);
@@ -364,7 +364,7 @@ CollectiveDescriptor OkTopkCollective() {
           .revision = 1,
           .payload = PayloadKind::kSparse,
           .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
-            return std::make_unique<OkTopk>(ReadOptions(resolved));
+            return std::make_unique<OkTopk>(ReadOkTopkOptions(resolved));
           },
           .host_memory = true,
           .sums_on_host = true,

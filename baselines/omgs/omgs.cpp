@@ -62,15 +62,15 @@ double OmgsAllGathers::operator()(std::size_t elements) const {
 
 namespace {
 
-constexpr std::string_view kName = "omgs";
+constexpr std::string_view kOmgsName = "omgs";
 
 class Omgs final : public Planner {
  public:
   explicit Omgs(OmgsFirstPair first_pair) : first_pair_(first_pair) {}
-  std::string_view name() const noexcept override { return kName; }
+  std::string_view name() const noexcept override { return kOmgsName; }
 
   Plan MakePlan(const PlanInput& input) const override {
-    const MergedTimes times(input, kName);
+    const MergedTimes times(input, kOmgsName);
     return PlanOfLengths(
         OmgsUnits(
             times.tensors(), [&](std::size_t elements) { return times.Select(elements); },
@@ -85,7 +85,7 @@ class Omgs final : public Planner {
 }  // namespace
 
 const PlannerDescriptor kOmgsPlanner = {
-    .name = kName,
+    .name = kOmgsName,
     .summary =
         "merges gradients if waiting for them and selecting from both together costs less than it "
         "saves",

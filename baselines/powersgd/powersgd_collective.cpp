@@ -32,19 +32,13 @@
 namespace sparfuse::baselines {
 namespace {
 
-// Returns the range's tensors. A range without tensors counts as one that is no matrix.
-std::vector<ExchangedTensor> TensorsOf(const ExchangeShape& shape) {
-  if (!shape.tensors.empty()) return {shape.tensors.begin(), shape.tensors.end()};
-  return {{0, 0, shape.elements, {}}};
-}
-
 // Floats of the two all-reduces, and number of multiplications.
 struct Sizes {
   std::size_t first = 0;
   std::size_t second = 0;
   std::size_t products = 0;
 };
-Sizes SizesOf(const ExchangeShape& shape, int rank) {
+Sizes FloatsOf(const ExchangeShape& shape, int rank) {
   Sizes sizes;
   for (const ExchangedTensor& tensor : TensorsOf(shape)) {
     if (!PowerSgd::Compresses(tensor.shape, rank)) {
@@ -66,7 +60,7 @@ Sizes SizesOf(const ExchangeShape& shape, int rank) {
 class Factors final : public CollectiveState {
  public:
   Factors(const ExchangeShape& shape, int rank, std::uint64_t seed)
-      : sizes_(SizesOf(shape, rank)),
+      : sizes_(FloatsOf(shape, rank)),
         first_(sizes_.first),
         second_(sizes_.second),
         out_(shape.elements) {
@@ -190,7 +184,7 @@ class Collecting final : public Collective {
   }
 
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    const Sizes floats = SizesOf(sizes.shape, rank_);
+    const Sizes floats = FloatsOf(sizes.shape, rank_);
     RoundPlan plan = SumRounds(floats.first, topology);
     AddRounds(SumRounds(floats.second, topology), plan);
     if (plan.rounds.empty()) {

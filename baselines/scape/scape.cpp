@@ -24,7 +24,7 @@ struct MaskOptions {
   std::uint64_t seed = 1;
 };
 
-MaskOptions ReadOptions(const Options& resolved) {
+MaskOptions ReadMaskOptions(const Options& resolved) {
   return {.beta = static_cast<float>(DoubleOption(resolved, "beta")),
           .random = DoubleOption(resolved, "random"),
           .seed = static_cast<std::uint64_t>(IntOption(resolved, "seed"))};
@@ -240,7 +240,7 @@ CollectiveDescriptor MomentMask() {
   descriptor.revision = 1;
   descriptor.payload = PayloadKind::kSparse;
   descriptor.make = [](const Options& options) -> std::unique_ptr<Collective> {
-    return std::make_unique<Mask>(ReadOptions(options));
+    return std::make_unique<Mask>(ReadMaskOptions(options));
   };
   descriptor.host_memory = true;
   descriptor.options = {

@@ -25,7 +25,7 @@
 namespace sparfuse::baselines {
 namespace {
 
-constexpr std::string_view kName = "sparcml-recursive-doubling";
+constexpr std::string_view kDoublingName = "sparcml-recursive-doubling";
 
 // P' ranks double; each rank r >= P' is folded into r - P'.
 struct Doubling {
@@ -74,7 +74,7 @@ Task Receive(Communicator& communicator, ExchangeBuffers& buffers, int from, int
 
 Task RecursiveDoubling::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
   const int rank = communicator.rank();
-  CheckGatherBuffers(kName, buffers, static_cast<std::size_t>(communicator.size()));
+  CheckGatherBuffers(kDoublingName, buffers, static_cast<std::size_t>(communicator.size()));
   buffers.payloads.assign(1, buffers.own);
   if (communicator.size() == 1) co_return;
 
@@ -113,7 +113,7 @@ Task RecursiveDoubling::Run(Communicator& communicator, ExchangeBuffers& buffers
   if (IsDenseSum(result.size(), buffers.shape.elements)) {
     GiveDense(result, buffers);
   } else {
-    CheckPayloadBytes(kName, buffers, static_cast<std::size_t>(rank), result.size());
+    CheckPayloadBytes(kDoublingName, buffers, static_cast<std::size_t>(rank), result.size());
     buffers.payloads.assign(1, result);
   }
 }
@@ -203,7 +203,7 @@ RoundPlan RecursiveDoubling::Rounds(const ExchangeSizes& sizes, const Topology& 
 }  // namespace
 
 CollectiveDescriptor SparcmlRecursiveDoubling() {
-  return {.name = kName,
+  return {.name = kDoublingName,
           .source = "Renggli et al., SparCML, SC 2019, SSAR_Recursive_double",
           .revision = 1,
           .payload = PayloadKind::kSparse,

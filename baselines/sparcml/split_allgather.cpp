@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view kSplitAllgather = "sparcml-split-allgather";
 
-enum Seen : std::size_t { kSent, kReceived, kSummed, kSeenWords };
+enum SplitSeen : std::size_t { kSent, kReceived, kSummed, kSplitWords };
 
 // Regions have n/P elements each, rounded down; the last one has the rest.
 struct Regions {
@@ -213,7 +213,7 @@ void SplitAllgather::Expect(const OverlapModel& overlap, const Topology& topolog
   const auto count_of = [&](std::size_t rank) {
     return static_cast<double>(sizes.payload_bytes[rank]) / kSparseElementBytes;
   };
-  sizes.seen.assign(ranks, std::vector<std::uint64_t>(kSeenWords));
+  sizes.seen.assign(ranks, std::vector<std::uint64_t>(kSplitWords));
   double selected = 0;
   double sent = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {

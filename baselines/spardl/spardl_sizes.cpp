@@ -8,10 +8,10 @@
 namespace sparfuse::baselines {
 namespace {
 
-class Expectation {
+class SpardlExpectation {
  public:
-  Expectation(const SpardlForm& form, const OverlapModel& overlap, std::size_t ranks,
-              const ExchangeSizes& sizes)
+  SpardlExpectation(const SpardlForm& form, const OverlapModel& overlap, std::size_t ranks,
+                    const ExchangeSizes& sizes)
       : form_(form),
         overlap_(overlap),
         blocks_(sizes.shape, ranks / form.teams),
@@ -124,7 +124,7 @@ std::vector<std::vector<std::uint64_t>> SpardlSizes(const SpardlForm& form,
                                                     const Topology& topology,
                                                     const ExchangeSizes& sizes) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
-  const Expectation expected(form, overlap, ranks, sizes);
+  const SpardlExpectation expected(form, overlap, ranks, sizes);
   std::vector<std::vector<std::uint64_t>> seen(ranks);
   const std::size_t places = expected.blocks().count();
   for (std::size_t rank = 0; rank < ranks; ++rank) {

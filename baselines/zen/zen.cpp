@@ -74,7 +74,7 @@ class Zen final : public Collective {
   ZenOptions options_;
 };
 
-std::string Refuses(const Options& resolved, const Topology& topology) {
+std::string RefusesZen(const Options& resolved, const Topology& topology) {
   const bool ragged = topology.nodes() > 1 && topology.ranks % topology.ranks_per_node != 0;
   if (!BoolOption(resolved, "node_first") || !ragged) return "";
   return "with node_first needs equally many ranks on every node: ranks of equal local rank sum "
@@ -119,7 +119,7 @@ CollectiveDescriptor ZenCollective() {
            number("probes", std::int64_t{3}, 1, kMostProbes,
                   "with hierarchical hashing: slots that an element tries")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
-      .refuses = Refuses,
+      .refuses = RefusesZen,
       .summary = "balanced parallelism: servers by a hash of the index, hash bitmaps with the sums",
       .deviations =
           "Constants of the hierarchical hashing are options, with the paper's values as we "

@@ -62,11 +62,12 @@ void AddDirectRounds(std::span<const Traffic> of_rank, std::size_t bucket, const
   if (rest > 0) plan.rounds.push_back(round);
 }
 
-namespace {
+std::vector<ExchangedTensor> TensorsOf(const ExchangeShape& shape) {
+  if (!shape.tensors.empty()) return {shape.tensors.begin(), shape.tensors.end()};
+  return {{0, 0, shape.elements, {}}};
+}
 
 std::uint64_t BusierWay(const Traffic& of) { return std::max(of.bytes_sent, of.bytes_received); }
-
-}  // namespace
 
 Round& AddRound(std::span<const RankMessage> messages, const Topology& topology, RoundPlan& plan) {
   std::vector<Traffic> of_rank(static_cast<std::size_t>(topology.ranks));

@@ -27,6 +27,9 @@ enum class Work : std::uint8_t {
 inline constexpr std::size_t kWorkKinds = 7;
 using WorkByKind = std::array<std::uint64_t, kWorkKinds>;
 
+// The bytes that are sent, or those that are received if they are more.
+std::uint64_t BusierWay(const Traffic& of);
+
 // A phase in which every rank does the same kind of step `repeat` times, one after another.
 struct Round {
   std::uint32_t repeat = 1;
@@ -86,6 +89,9 @@ struct ExchangeShape {
     return elements == 0 ? 0.0 : static_cast<double>(kept) / static_cast<double>(elements);
   }
 };
+
+// The range's tensors. A range without tensors counts as one that is no matrix.
+std::vector<ExchangedTensor> TensorsOf(const ExchangeShape& shape);
 
 // The sizes that determine rounds: recorded by a run, or expected by a model.
 struct ExchangeSizes {

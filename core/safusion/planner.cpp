@@ -128,7 +128,7 @@ std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std:
 
 namespace {
 
-double DensityOf(const PlanInput& input) {
+double DensityOfUnits(const PlanInput& input) {
   return input.sparsified == Sparsified::kNever ? 1.0 : input.density;
 }
 
@@ -137,7 +137,7 @@ class BufferTimes {
  public:
   explicit BufferTimes(const PlanInput& input) : input_(input), times_(input, "safusion") {
     for (std::size_t t = 0; t < tensors(); ++t) {
-      const double density = input.layout.tensor(t).dense ? 1.0 : DensityOf(input);
+      const double density = input.layout.tensor(t).dense ? 1.0 : DensityOfUnits(input);
       backward_.push_back(backward_.back() + times_.Backward(t));
       sparsify_.push_back(sparsify_.back() + times_.Sparsify(t, density));
       bytes_.push_back(bytes_.back() + PlannedPayloadBytes(input.layout, t, density));
@@ -267,7 +267,7 @@ class Safusion final : public Planner {
     std::size_t first = 0;
     for (const std::size_t length : Lengths(input)) {
       const std::size_t last = first + length;
-      if (length > 0) plan.units.push_back({first, last, input.sparsified, DensityOf(input)});
+      if (length > 0) plan.units.push_back({first, last, input.sparsified, DensityOfUnits(input)});
       first = last;
     }
     return plan;
@@ -277,7 +277,7 @@ class Safusion final : public Planner {
   std::vector<std::size_t> Lengths(const PlanInput& input) const {
     if (form_ == "authors") {
       std::vector<std::size_t> lengths =
-          AuthorsBufferLengths(input.layout, model_, DensityOf(input));
+          AuthorsBufferLengths(input.layout, model_, DensityOfUnits(input));
       --lengths.front();  // the code counts one tensor too many
       return lengths;
     }

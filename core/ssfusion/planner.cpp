@@ -23,11 +23,11 @@ namespace {
 
 bool IsProfiled(const Options& resolved) { return StringOption(resolved, "form") == "profiled"; }
 
-class Planning {
+class SsfusionPlanning {
  public:
   static constexpr std::string_view kName = "ssfusion";
 
-  Planning(const PlanInput& input, const Options& options)
+  SsfusionPlanning(const PlanInput& input, const Options& options)
       : input_(input), options_(options), layout_(input.layout) {
     if (IsProfiled(options)) times_.emplace(input, kName);
   }
@@ -140,15 +140,15 @@ class Planning {
   Plan plan_;
 };
 
-std::unique_ptr<Planner> Make(const Options& resolved) {
+std::unique_ptr<Planner> MakeSsfusion(const Options& resolved) {
   SPARFUSE_REQUIRE(IsProfiled(resolved) || !BoolOption(resolved, "interleave") ||
                        StringOption(resolved, "partition") != "cost",
                    "planner ssfusion: partition = \"cost\" with form = \"authors\", whose tables "
                    "have no all-reduce: expected \"none\" or \"all\"");
-  return SelectivePlanner<Planning>::Make(resolved);
+  return SelectivePlanner<SsfusionPlanning>::Make(resolved);
 }
 
-std::vector<OptionSpec> PlannerOptions() {
+std::vector<OptionSpec> SsfusionOptions() {
   return SelectiveOptions(
       {ChoiceOption("form", "profiled", {"profiled", "authors"},
                     "times to plan with: measured on this machine, or the tables of the authors' "
@@ -209,13 +209,13 @@ std::ptrdiff_t PartitionPoint(std::span<const PartitionTensor> unit,
 }
 
 const PlannerDescriptor kSsfusionPlanner = {
-    Planning::kName,
+    SsfusionPlanning::kName,
     "leaves small tensors dense if that costs least, selects on the host, interleaves "
     "all-reduce and all-gather",
     "SSFusion, ICDE 2026",
     1,
-    PlannerOptions(),
-    &Make,
+    SsfusionOptions(),
+    &MakeSsfusion,
     &IsProfiled,
     true};
 

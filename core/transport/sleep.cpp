@@ -15,7 +15,7 @@ namespace sparfuse {
 namespace {
 
 std::atomic<bool> preferred = false;
-thread_local CommunicationPriority own = CommunicationPriority::kNormal;
+thread_local CommunicationPriority own_priority = CommunicationPriority::kNormal;
 
 // struct sched_attr of sched_setattr(2); <linux/sched/types.h> redefines parts of <sched.h>.
 struct SchedulingAttributes {
@@ -41,19 +41,20 @@ std::string_view PriorityName(CommunicationPriority priority) {
 void PreferCommunication() { preferred = true; }
 
 CommunicationPriority RaiseThisThread() {
-  if (!preferred) return own;
+  if (!preferred) return own_priority;
   sched_param round_robin{};
   round_robin.sched_priority = 1;
   if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &round_robin) == 0) {
-    return own = CommunicationPriority::kRealTime;
+    return own_priority = CommunicationPriority::kRealTime;
   }
   SchedulingAttributes slice;
   slice.runtime_nanoseconds = kSliceNanoseconds;
-  if (syscall(SYS_sched_setattr, 0, &slice, 0) == 0) own = CommunicationPriority::kShortSlice;
-  return own;
+  if (syscall(SYS_sched_setattr, 0, &slice, 0) == 0)
+    own_priority = CommunicationPriority::kShortSlice;
+  return own_priority;
 }
 
-CommunicationPriority ThisThreadPriority() { return own; }
+CommunicationPriority ThisThreadPriority() { return own_priority; }
 
 namespace {
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kDefaultDensity = 0.01;
 constexpr double kBandwidths[] = {0.25, 0.5, 1, 2, 4};
-constexpr double kDensities[] = {0.001, 0.01, 0.1};
+constexpr double kTriedDensities[] = {0.001, 0.01, 0.1};
 constexpr double kContender = 2;  // multiple of the winner's step time
 constexpr double kTie = 1e-4;
 
@@ -270,7 +270,7 @@ void Adviser::AddSweeps(Advice& advice) {
       workers.push_back(count);
   }
   SortUnique(workers);
-  std::vector<double> densities(std::begin(kDensities), std::end(kDensities));
+  std::vector<double> densities(std::begin(kTriedDensities), std::end(kTriedDensities));
   densities.insert(densities.end(), request_.densities.begin(), request_.densities.end());
   SortUnique(densities);
   advice.fixed_bandwidth = request_.link ? "--link gives it" : cluster_.WhyFixedBandwidth();

@@ -19,33 +19,30 @@
 namespace sparfuse::harness {
 
 template <>
-const std::vector<RecordKey<InputEffect>>& KeysOf<InputEffect>() {
+RecordKeys KeysOf<InputEffect>() {
   using E = InputEffect;
-  static const std::vector<RecordKey<E>> kKeys = {
-      Key<&E::input>({.name = "input"}),
-      Key<&E::value>({.name = "value"}),
-      Key<&E::low>({.name = "low"}),
-      Key<&E::high>({.name = "high"}),
+  static constexpr auto kKeys = KeyTable<E>(
+      Key<&E::input>({.name = "input"}), Key<&E::value>({.name = "value"}),
+      Key<&E::low>({.name = "low"}), Key<&E::high>({.name = "high"}),
       Key<&E::ratio_low>({.name = "ratio_low", .meaning = "with the input at its low end"}),
       Key<&E::ratio_high>({.name = "ratio_high"}),
       Key<&E::variance>(
           {.name = "variance", .meaning = "variance of log(ratio), the input drawn alone"}),
       Key<&E::share>({.name = "share", .meaning = "share of the sum of variances"}),
       Key<&E::turns>({.name = "turns", .meaning = "the order changes at an end of the range"}),
-      Key<&E::kind>({.name = "kind"}),
-      Key<&E::source>({.name = "source"}),
-      Key<&E::measure>({.name = "measure", .meaning = "the command that measures it"})};
+      Key<&E::kind>({.name = "kind"}), Key<&E::source>({.name = "source"}),
+      Key<&E::measure>({.name = "measure", .meaning = "the command that measures it"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<InputEffects>>& KeysOf<InputEffects>() {
+RecordKeys KeysOf<InputEffects>() {
   using E = InputEffects;
-  static const std::vector<RecordKey<E>> kKeys = {
-      Key<&E::ratio>({.name = "ratio", .meaning = "ratio of steps, over's by of's"}),
-      Key<&E::variance_alone>({.name = "variance_alone"}),
-      Key<&E::variance_together>({.name = "variance_together"}),
-      Key<&E::effects>({.name = "inputs"})};
+  static constexpr auto kKeys =
+      KeyTable<E>(Key<&E::ratio>({.name = "ratio", .meaning = "ratio of steps, over's by of's"}),
+                  Key<&E::variance_alone>({.name = "variance_alone"}),
+                  Key<&E::variance_together>({.name = "variance_together"}),
+                  Key<&E::effects>({.name = "inputs"}));
   return kKeys;
 }
 
@@ -73,7 +70,7 @@ class TwoCells {
 // Smaller effects are rounding.
 constexpr double kNoEffect = 1e-9;
 constexpr double kManyTimes = 3;
-constexpr double kNothing = 1e-3;  // the least factor that a cell's `inputs` may have
+constexpr double kLeastFactor = 1e-3;  // the least factor that a cell's `inputs` may have
 
 // Fills in the file's statements about the input.
 void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffect& effect) {
@@ -252,7 +249,7 @@ bool ExposedShare::mostly_not_links() const {
 ExposedShare ExposedOf(const ModelledCluster& cluster, const CellConfig& cell) {
   const auto exposed_without = [&](std::initializer_list<const char*> groups) {
     CellConfig other = cell;
-    for (const char* group : groups) other.inputs[group] = kNothing;
+    for (const char* group : groups) other.inputs[group] = kLeastFactor;
     return ModelUsualStep(FirstTrial(other), cluster.Profiles(other, 0)).exposed_seconds;
   };
   ExposedShare found{exposed_without({}),

@@ -14,14 +14,14 @@ namespace sparfuse::harness {
 namespace {
 
 // Factors on the declared rate. No real network lies beyond them.
-constexpr double kLeast = 1e-4, kMost = 1e4;
+constexpr double kLowest = 1e-4, kHighest = 1e4;
 constexpr double kClose = 0.01;
 
-// The least x from kLeast to kMost with utilisation(x) >= wanted, which must grow with x.
+// The least x from kLowest to kHighest with utilisation(x) >= wanted, which must grow with x.
 template <class Utilisation>
 std::optional<double> LeastFor(double wanted, Utilisation utilisation) {
-  if (utilisation(kMost) < wanted) return std::nullopt;
-  double low = std::log(kLeast), high = std::log(kMost);
+  if (utilisation(kHighest) < wanted) return std::nullopt;
+  double low = std::log(kLowest), high = std::log(kHighest);
   while (high - low > kClose / 2) {
     const double middle = (low + high) / 2;
     (utilisation(std::exp(middle)) >= wanted ? high : low) = middle;

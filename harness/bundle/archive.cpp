@@ -15,7 +15,7 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr std::uint64_t kBlock = 512;
-constexpr std::size_t kLongestName = 100;             // in a header
+constexpr std::size_t kLongestInHeader = 100;         // in a header
 constexpr std::uint64_t kLargestMember = 1ull << 33;  // the most that eleven octal digits hold
 constexpr char kFile = '0', kExtended = 'x';
 
@@ -28,7 +28,7 @@ void Put(std::string& block, std::size_t at, std::string_view text) {
 // Writes fields at POSIX's offsets. Octal numbers end with a NUL.
 std::string HeaderOf(std::string_view name, std::uint64_t size, char type) {
   std::string block(kBlock, '\0');
-  Put(block, 0, name.substr(0, kLongestName));
+  Put(block, 0, name.substr(0, kLongestInHeader));
   Put(block, 100, "0000644");
   Put(block, 108, "0000000");  // user and group
   Put(block, 116, "0000000");
@@ -60,7 +60,7 @@ std::string Padded(std::string_view content) {
 
 // All headers before a member's content.
 std::string HeadersOf(std::string_view name, std::uint64_t size) {
-  if (name.size() <= kLongestName) return HeaderOf(name, size, kFile);
+  if (name.size() <= kLongestInHeader) return HeaderOf(name, size, kFile);
   const std::string record = PathRecord(name);
   return HeaderOf("path", record.size(), kExtended) + Padded(record) + HeaderOf(name, size, kFile);
 }
@@ -145,7 +145,7 @@ std::vector<ArchiveMember> ArchiveReader::Members() const {
   while (true) {
     std::string header = Read(at, kBlock);
     if (header == std::string_view(end).substr(0, kBlock)) break;
-    std::string name = header.substr(0, std::min(header.find('\0'), kLongestName));
+    std::string name = header.substr(0, std::min(header.find('\0'), kLongestInHeader));
     std::uint64_t headers = kBlock;
     if (header[156] == kExtended) {
       const auto size = OctalIn(header, 124, 11);

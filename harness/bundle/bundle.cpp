@@ -31,16 +31,13 @@ struct Manifest : BundleContent {
 }  // namespace
 
 template <>
-const std::vector<RecordKey<Manifest>>& KeysOf<Manifest>() {
+RecordKeys KeysOf<Manifest>() {
   using M = Manifest;
-  static const std::vector<RecordKey<M>> kKeys = {
-      Key<&M::format>({.name = "format"}),
-      Key<&M::bundle_version>({.name = "bundle_version"}),
-      Key<&M::written_by>({.name = "written_by"}),
-      Key<&M::trials, M>({.name = "trials"}),
-      Key<&M::annotations, M>({.name = "annotations"}),
-      Key<&M::table, M>({.name = "table"}),
-      Key<&M::manifest_sha256>({.name = kOwnHash})};
+  static constexpr auto kKeys = KeyTable<M>(
+      Key<&M::format>({.name = "format"}), Key<&M::bundle_version>({.name = "bundle_version"}),
+      Key<&M::written_by>({.name = "written_by"}), Key<&M::trials, M>({.name = "trials"}),
+      Key<&M::annotations, M>({.name = "annotations"}), Key<&M::table, M>({.name = "table"}),
+      Key<&M::manifest_sha256>({.name = kOwnHash}));
   return kKeys;
 }
 

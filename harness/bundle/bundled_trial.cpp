@@ -225,13 +225,13 @@ BundledTrial BundleTrial(const Store& store, const std::string& place, const Tex
 
 LeavingKeys KeysThatLeave() {
   LeavingKeys keys;
-  ListLeavingOf<Trial>("trial.json: ", keys);
+  ListLeavingKeys(KeysOf<Trial>(), "trial.json: ", keys);
   keys.erase("trial.json: config");
-  ListLeavingOf<CellConfig>("trial.json: config.", keys);
-  ListLeavingOf<CellConfig>("config.json: ", keys);
-  ListLeavingOf<TrialConfig>("config.json: ", keys);
-  ListLeavingOf<Outcome>("outcome.json: ", keys);
-  ListLeavingOf<Annotation>("annotations: ", keys);
+  ListLeavingKeys(KeysOf<CellConfig>(), "trial.json: config.", keys);
+  ListLeavingKeys(KeysOf<CellConfig>(), "config.json: ", keys);
+  ListLeavingKeys(KeysOf<TrialConfig>(), "config.json: ", keys);
+  ListLeavingKeys(KeysOf<Outcome>(), "outcome.json: ", keys);
+  ListLeavingKeys(KeysOf<Annotation>(), "annotations: ", keys);
   return keys;
 }
 

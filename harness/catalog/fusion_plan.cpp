@@ -16,25 +16,23 @@ namespace sparfuse::harness {
 using nlohmann::json;
 
 template <>
-const std::vector<RecordKey<PlanSummary::TensorCounts>>& KeysOf<PlanSummary::TensorCounts>() {
+RecordKeys KeysOf<PlanSummary::TensorCounts>() {
   using T = PlanSummary::TensorCounts;
-  static const std::vector<RecordKey<T>> kKeys = {Key<&T::dense>({.name = "dense"}),
-                                                  Key<&T::offloaded>({.name = "offloaded"}),
-                                                  Key<&T::reduced>({.name = "reduced"})};
+  static constexpr auto kKeys =
+      KeyTable<T>(Key<&T::dense>({.name = "dense"}), Key<&T::offloaded>({.name = "offloaded"}),
+                  Key<&T::reduced>({.name = "reduced"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<PlanSummary>>& KeysOf<PlanSummary>() {
+RecordKeys KeysOf<PlanSummary>() {
   using P = PlanSummary;
-  static const std::vector<RecordKey<P>> kKeys = {
-      Key<&P::step>({.name = "step"}),
-      Key<&P::unit_sizes>({.name = "unit_sizes"}),
-      Key<&P::dense_units>({.name = "dense_units"}),
-      Key<&P::side_units>({.name = "side_units"}),
+  static constexpr auto kKeys = KeyTable<P>(
+      Key<&P::step>({.name = "step"}), Key<&P::unit_sizes>({.name = "unit_sizes"}),
+      Key<&P::dense_units>({.name = "dense_units"}), Key<&P::side_units>({.name = "side_units"}),
       Key<&P::tensors>({.name = "tensors"}),
       Key<&P::partitions>({.name = "partitions", .optional = true}),
-      Key<&P::paths>({.name = "paths", .optional = true})};
+      Key<&P::paths>({.name = "paths", .optional = true}));
   return kKeys;
 }
 

@@ -12,9 +12,9 @@
 namespace sparfuse::harness {
 
 template <>
-const std::vector<RecordKey<Method>>& KeysOf<Method>() {
+RecordKeys KeysOf<Method>() {
   using M = Method;
-  static const std::vector<RecordKey<M>> kKeys = {
+  static constexpr auto kKeys = KeyTable<M>(
       Given<&M::name>("name", "", "the file's name"),
       Given<&M::title>("title", "", "its name in papers and figures"),
       Given<&M::paper>("paper", "", "the paper that describes it"),
@@ -33,7 +33,7 @@ const std::vector<RecordKey<Method>>& KeysOf<Method>() {
                                   "an experiment may not choose another sparsifier"),
       Given<&M::strategy_options>("strategy_options", "{}", "options of the strategy"),
       Given<&M::planner_options>("planner_options", "{}", "options of the planner"),
-      Given<&M::collective_options>("collective_options", "{}", "options of the collective")};
+      Given<&M::collective_options>("collective_options", "{}", "options of the collective"));
   return kKeys;
 }
 
@@ -46,9 +46,9 @@ struct Conformance {
 }  // namespace
 
 template <>
-const std::vector<RecordKey<Conformance>>& KeysOf<Conformance>() {
-  static const std::vector<RecordKey<Conformance>> kKeys = {Given<&Conformance::options>(
-      "options", "{}", "options in the tests of the method's laws, over its own")};
+RecordKeys KeysOf<Conformance>() {
+  static constexpr auto kKeys = KeyTable<Conformance>(Given<&Conformance::options>(
+      "options", "{}", "options in the tests of the method's laws, over its own"));
   return kKeys;
 }
 

@@ -60,7 +60,7 @@ class KnownFiles {
   std::map<std::string, fs::path> files_;
 };
 
-KnownFiles& Files() {
+KnownFiles& FilesOfParts() {
   static KnownFiles files;
   return files;
 }
@@ -189,7 +189,7 @@ std::string OutsidePartName(std::string_view kind, std::string_view given, const
   return name;
 }
 
-fs::path FileOfPart(const std::string& name) { return Files().Of(name); }
+fs::path FileOfPart(const std::string& name) { return FilesOfParts().Of(name); }
 
 std::vector<PartOfCell> OutsidePartsOf(const CellConfig& config) {
   std::vector<PartOfCell> parts;
@@ -217,7 +217,7 @@ std::map<std::string, std::string> FilesOfParts(const CellConfig& config) {
 }
 
 void KnowPartFile(const std::string& name, const fs::path& file) {
-  Files().Add(name, file);
+  FilesOfParts().Add(name, file);
   static std::once_flag once;
   std::call_once(once, FindPartsBy<FindPartsOfCells>);
 }

@@ -14,9 +14,9 @@
 namespace sparfuse::harness {
 
 template <>
-const std::vector<RecordKey<NamedRecipe>>& KeysOf<NamedRecipe>() {
+RecordKeys KeysOf<NamedRecipe>() {
   using R = NamedRecipe;
-  static const std::vector<RecordKey<R>> kKeys = {
+  static constexpr auto kKeys = KeyTable<R>(
       Given<&R::name>("name", "", "the file's name"),
       Given<&R::title>("title", "", "the training in one line"),
       Given<&R::source>("source", "\"\"", "the program of this training"),
@@ -29,7 +29,7 @@ const std::vector<RecordKey<NamedRecipe>>& KeysOf<NamedRecipe>() {
                                   {.range = {0, 1e6}}),
       Given<&R::target>("target", "0", "metric that the source reaches with dense gradients",
                         {.range = {0, 1e9}}),
-      Given<&R::recipe>("recipe", "{}", "keys of the workload's recipe", {.type = "table"})};
+      Given<&R::recipe>("recipe", "{}", "keys of the workload's recipe", {.type = "table"}));
   return kKeys;
 }
 

@@ -91,7 +91,7 @@ std::string CardLinksOf(const TrialRow& trial) {
 }
 
 // Below this share of communication, a step counts as pure computation.
-constexpr double kNothing = 0.02;
+constexpr double kNoShare = 0.02;
 
 // The relative distance of the lower and the upper quartile, so that one round does not count. 0
 // for fewer than four rounds.
@@ -161,8 +161,8 @@ std::string WhyOtherRegime(const Regime& first, const Regime& second) {
                        second.ranks_per_host());
   }
   if (first.communication && second.communication) {
-    const double a = std::max(*first.communication, kNothing);
-    const double b = std::max(*second.communication, kNothing);
+    const double a = std::max(*first.communication, kNoShare);
+    const double b = std::max(*second.communication, kNoShare);
     if (apart(a, b)) {
       return fmt::format(
           "the reference exposes communication of {:.3g} and {:.3g} times the rest of its step",

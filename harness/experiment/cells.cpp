@@ -155,7 +155,7 @@ json SaidOfMethod(const GivenKeys& given) {
   return said;
 }
 
-std::string WordsOf(const std::string& key, const json& value) {
+std::string WordsOfKey(const std::string& key, const json& value) {
   constexpr std::size_t kManyWords = 8;
   if (value.is_array() && value.size() > kManyWords) {
     return fmt::format("{} {}", value.size(), key);  // "43 units"
@@ -184,7 +184,7 @@ void AddWords(const json& said, const std::vector<const json*>& others,
     if (value.is_object()) {
       AddWords(value, theirs, words);
     } else if (!value.is_null()) {
-      words.push_back(WordsOf(key, value));
+      words.push_back(WordsOfKey(key, value));
     }
   }
 }

@@ -22,9 +22,9 @@ const std::string& IdType() {
 }  // namespace
 
 template <>
-const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
+RecordKeys KeysOf<GivenHead>() {
   using H = GivenHead;
-  static const std::vector<RecordKey<H>> kKeys = {
+  static const auto kKeys = KeyTable<H>(
       Given<&H::id>("id", "", "the experiment's name: letters, digits, '-', '_' and '/'",
                     {.type = IdType().c_str()}),
       Given<&H::title>("title", "id", "heading of the report"),
@@ -43,28 +43,28 @@ const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
       Given<&H::part>("part", "one part, \"main\"",
                       "[[part]]: has its reference, axis, exclude, claim and figure; the file's "
                       "defaults, repeat and quiet hold in all parts",
-                      {.type = "tables"})};
+                      {.type = "tables"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<GivenPartName>>& KeysOf<GivenPartName>() {
+RecordKeys KeysOf<GivenPartName>() {
   using N = GivenPartName;
-  static const std::vector<RecordKey<N>> kKeys = {
-      Given<&N::id>("id", "", "name of the part and of its folder of trials",
-                    {.type = IdType().c_str()}),
-      Given<&N::title>("title", "id", "heading of the part in the report")};
+  static const auto kKeys =
+      KeyTable<N>(Given<&N::id>("id", "", "name of the part and of its folder of trials",
+                                {.type = IdType().c_str()}),
+                  Given<&N::title>("title", "id", "heading of the part in the report"));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<GivenPart>>& KeysOf<GivenPart>() {
+RecordKeys KeysOf<GivenPart>() {
   using P = GivenPart;
   static const std::string kAxis = fmt::format(
       "[[axis]]: lists of values that move together; axes multiply, the first outermost; at most "
       "{} cells in a file",
       kMostCells);
-  static const std::vector<RecordKey<P>> kKeys = {
+  static const auto kKeys = KeyTable<P>(
       Given<&P::reference>("reference", "\"dense\" if a cell has it",
                            "the method that others are compared with"),
       Given<&P::defaults>("defaults", "{}", "[defaults]: keys of a cell that hold for every cell",
@@ -82,29 +82,29 @@ const std::vector<RecordKey<GivenPart>>& KeysOf<GivenPart>() {
                        "[[claim]]: the expected value or order of a "
                        "metric",
                        {.type = "tables"}),
-      Given<&P::figure>("figure", "none", "[[figure]]: a drawing of cells", {.type = "tables"})};
+      Given<&P::figure>("figure", "none", "[[figure]]: a drawing of cells", {.type = "tables"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<GivenExclusion>>& KeysOf<GivenExclusion>() {
+RecordKeys KeysOf<GivenExclusion>() {
   using E = GivenExclusion;
-  static const std::vector<RecordKey<E>> kKeys = {
+  static constexpr auto kKeys = KeyTable<E>(
       Given<&E::when>(
           "when", "",
           "the cells that are left out: those that have all of these values (a list: one of them)",
           {.type = kCellTables}),
-      Given<&E::reason>("reason", "", "why; tables print it")};
+      Given<&E::reason>("reason", "", "why; tables print it"));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Repeat>>& KeysOf<Repeat>() {
+RecordKeys KeysOf<Repeat>() {
   using R = Repeat;
   static const std::string kBlocks = fmt::format(
       "how often each cell is run, each time with another seed; at most {} trials in a part",
       kMostTrials);
-  static const std::vector<RecordKey<R>> kKeys = {
+  static const auto kKeys = KeyTable<R>(
       Given<&R::blocks>("blocks", "1", kBlocks.c_str(),
                         {.range = {1, 10'000}, .unit = "trials a cell"}),
       Given<&R::base_seed>("seed", "1", "seed of block 0; block b has seed + b",
@@ -115,14 +115,14 @@ const std::vector<RecordKey<Repeat>>& KeysOf<Repeat>() {
                          "live throughput cells get a modelled twin, in the part \"ID.predicted\""),
       Given<&R::interleave>("interleave", "true",
                             "live throughput cells of a block that one set of processes can run "
-                            "take turns in one launch; false: a launch for each")};
+                            "take turns in one launch; false: a launch for each"));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<GivenQuiet>>& KeysOf<GivenQuiet>() {
+RecordKeys KeysOf<GivenQuiet>() {
   using Q = GivenQuiet;
-  static const std::vector<RecordKey<Q>> kKeys = {
+  static constexpr auto kKeys = KeyTable<Q>(
       Given<&Q::other_cpu, Q>(
           "other_cpu", "0.05",
           "processor time that other processes may take during the measured steps",
@@ -139,22 +139,22 @@ const std::vector<RecordKey<GivenQuiet>>& KeysOf<GivenQuiet>() {
                          {.range = {0.001, 1}, .unit = "of its rate"}),
       Given<&Q::reruns, Q>("reruns", "2",
                            "how often a disturbed throughput trial runs again at once",
-                           {.range = {0, 100}})};
+                           {.range = {0, 100}}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<NotRun>>& KeysOf<NotRun>() {
-  static const std::vector<RecordKey<NotRun>> kKeys = {
-      Given<&NotRun::what>("what", "", "the paper's result"),
-      Given<&NotRun::reason>("reason", "", "the reason why it has no cell")};
+RecordKeys KeysOf<NotRun>() {
+  static constexpr auto kKeys =
+      KeyTable<NotRun>(Given<&NotRun::what>("what", "", "the paper's result"),
+                       Given<&NotRun::reason>("reason", "", "the reason why it has no cell"));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
+RecordKeys KeysOf<GivenClaim>() {
   using C = GivenClaim;
-  static const std::vector<RecordKey<C>> kKeys = {
+  static constexpr auto kKeys = KeyTable<C>(
       Given<&C::quote>("quote", "", "the sentence that is judged"),
       Given<&C::metric>("metric", "", "the metric that is judged", {.type = "name of a metric"}),
       Given<&C::source>("source", "\"\"", "the published number: \"SAFusion (HPDC 25)/Fig14a\""),
@@ -189,14 +189,14 @@ const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
       Given<&C::at_least>("at_least", "none", "the interval is not below it",
                           {.unit = "the metric's"}),
       Given<&C::more_than>("more_than", "none", "the interval is above it",
-                           {.unit = "the metric's"})};
+                           {.unit = "the metric's"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
+RecordKeys KeysOf<GivenFigure>() {
   using F = GivenFigure;
-  static const std::vector<RecordKey<F>> kKeys = {
+  static const auto kKeys = KeyTable<F>(
       Given<&F::kind>("kind", "", "a name of `sparfuse list figures`"),
       Given<&F::name>("name", "the kind", "name of the picture's file", {.type = IdType().c_str()}),
       Given<&F::title>("title", "the kind's", "title over the picture"),
@@ -228,7 +228,7 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
                           "the part that models steps of these methods on other clusters",
                           {.type = "id of a part"}),
       Given<&F::published>("published", "none", "draw [published] values with ours",
-                           {.type = "table"})};
+                           {.type = "table"}));
   return kKeys;
 }
 
@@ -248,22 +248,22 @@ std::vector<KeyRow> AllRows() {
   const auto add = [&](const std::string& table, std::vector<GivenKey> keys) {
     for (GivenKey& key : keys) rows.push_back({std::move(key), table});
   };
-  add(kTopTable, GivenKeysOf<GivenHead>());
-  add("[[part]]", GivenKeysOf<GivenPartName>());
-  add(kPartTable, GivenKeysOf<GivenPart>());
-  add("[[exclude]]", GivenKeysOf<GivenExclusion>());
-  add("[repeat]", GivenKeysOf<Repeat>());
-  add("[quiet]", GivenKeysOf<GivenQuiet>());
-  add("[[not_run]]", GivenKeysOf<NotRun>());
+  add(kTopTable, GivenKeysOf(KeysOf<GivenHead>()));
+  add("[[part]]", GivenKeysOf(KeysOf<GivenPartName>()));
+  add(kPartTable, GivenKeysOf(KeysOf<GivenPart>()));
+  add("[[exclude]]", GivenKeysOf(KeysOf<GivenExclusion>()));
+  add("[repeat]", GivenKeysOf(KeysOf<Repeat>()));
+  add("[quiet]", GivenKeysOf(KeysOf<GivenQuiet>()));
+  add("[[not_run]]", GivenKeysOf(KeysOf<NotRun>()));
   add("[published]", PublishedKeys());
-  add("[[claim]]", GivenKeysOf<GivenClaim>());
-  for (GivenKey& key : GivenKeysOf<GivenFigure>()) {
+  add("[[claim]]", GivenKeysOf(KeysOf<GivenClaim>()));
+  for (GivenKey& key : GivenKeysOf(KeysOf<GivenFigure>())) {
     const std::string kinds = KindsWith(key.name);
     if (!kinds.empty()) key.meaning += "; of " + kinds;
     rows.push_back({std::move(key), kinds.empty() ? "[[figure]]" : kFigureKindTable});
   }
   add("published of a [[figure]]", PublishedKeysOfFigures());
-  add(kCellTable, GivenKeysOf<CellConfig>());
+  add(kCellTable, GivenKeysOf(KeysOf<CellConfig>()));
   return rows;
 }
 

@@ -60,9 +60,9 @@ CellConfig Resolver::Resolve() {
 }
 
 void Resolver::TakeWhatIsGiven() {
-  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
+  for (const RecordKey& key : KeysOf<CellConfig>()) {
     if (key.as_given && Has(key.name))
-      key.read(given_.at(key.name).value, key, KeyPlace(source_.file.name()), config_);
+      key.Read(given_.at(key.name).value, KeyPlace(source_.file.name()), &config_);
   }
 }
 

@@ -353,7 +353,7 @@ Finding Use(const GpuCard& card, const std::string& what) {
   return subject.Found(what);
 }
 
-Finding Place(const GpuCard& card, const std::string& what) {
+Finding PlaceOfCard(const GpuCard& card, const std::string& what) {
   Subject subject;
   if (!card.numa_nodes.empty()) subject.facts.push_back("NUMA node " + card.numa_nodes);
   if (!card.cpus.empty()) subject.facts.push_back("nearest cores " + card.cpus);
@@ -421,7 +421,7 @@ std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build
     findings.push_back(Modes(card, name + " modes"));
     findings.push_back(Errors(card, name + " memory errors"));
     findings.push_back(Use(card, name + " use"));
-    findings.push_back(Place(card, name + " place"));
+    findings.push_back(PlaceOfCard(card, name + " place"));
   }
   for (const GpuLink& link : report.links) findings.push_back(Link(link));
   return findings;

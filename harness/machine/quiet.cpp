@@ -252,15 +252,12 @@ void Raise(std::optional<double>& reading, double value) {
 }  // namespace
 
 template <>
-const std::vector<RecordKey<RankReadings>>& KeysOf<RankReadings>() {
+RecordKeys KeysOf<RankReadings>() {
   using R = RankReadings;
-  static const std::vector<RecordKey<R>> kKeys = {
-      Key<&R::host>({.name = "host"}),
-      Key<&R::process>({.name = "process"}),
-      Key<&R::seconds, R>({.name = "seconds"}),
-      Key<&R::intervals, R>({.name = "intervals"}),
-      Key<&R::quota, R>({.name = "quota"}),
-      Key<&R::cores, R>({.name = "cores"}),
+  static constexpr auto kKeys = KeyTable<R>(
+      Key<&R::host>({.name = "host"}), Key<&R::process>({.name = "process"}),
+      Key<&R::seconds, R>({.name = "seconds"}), Key<&R::intervals, R>({.name = "intervals"}),
+      Key<&R::quota, R>({.name = "quota"}), Key<&R::cores, R>({.name = "cores"}),
       Key<&R::idle_seconds, R>({.name = "idle_seconds"}),
       Key<&R::interrupt_seconds, R>({.name = "interrupt_seconds"}),
       Key<&R::stolen_seconds, R>({.name = "stolen_seconds"}),
@@ -268,12 +265,9 @@ const std::vector<RecordKey<RankReadings>>& KeysOf<RankReadings>() {
       Key<&R::own_seconds, R>({.name = "own_seconds"}),
       Key<&R::ancestors_seconds>({.name = "ancestors_seconds"}),
       Key<&R::involuntary_switches>({.name = "involuntary_switches"}),
-      Key<&R::pressure_seconds>({.name = "pressure_seconds"}),
-      Key<&R::load>({.name = "load"}),
-      Key<&R::clock_mhz>({.name = "clock_mhz"}),
-      Key<&R::loop_seconds>({.name = "loop_seconds"}),
-      Key<&R::card>({.name = "card"}),
-      Key<&R::cards>({.name = "cards"})};
+      Key<&R::pressure_seconds>({.name = "pressure_seconds"}), Key<&R::load>({.name = "load"}),
+      Key<&R::clock_mhz>({.name = "clock_mhz"}), Key<&R::loop_seconds>({.name = "loop_seconds"}),
+      Key<&R::card>({.name = "card"}), Key<&R::cards>({.name = "cards"}));
   return kKeys;
 }
 

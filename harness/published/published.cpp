@@ -129,23 +129,23 @@ struct GivenOfFigure {
 }  // namespace
 
 template <>
-const std::vector<RecordKey<GivenPublished>>& KeysOf<GivenPublished>() {
+RecordKeys KeysOf<GivenPublished>() {
   using P = GivenPublished;
-  static const std::vector<RecordKey<P>> kKeys = {
+  static constexpr auto kKeys = KeyTable<P>(
       Given<&P::paper>(
           "paper", "",
           "the paper, as a file of results/published or of your own published/ names it"),
       Given<&P::methods>("methods", "{}",
                          "the paper's names of our methods: { our-method = \"its name\" } or a "
                          "list of names; a method's file goes by its path",
-                         {.type = "table"})};
+                         {.type = "table"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<GivenOfFigure>>& KeysOf<GivenOfFigure>() {
+RecordKeys KeysOf<GivenOfFigure>() {
   using F = GivenOfFigure;
-  static const std::vector<RecordKey<F>> kKeys = {
+  static constexpr auto kKeys = KeyTable<F>(
       Given<&F::artifact>("artifact", "none",
                           "the paper's figure or table, for a figure that shows one workload"),
       Given<&F::artifacts>("artifacts", "none", "by workload: { our-workload = \"Fig14a\" }",
@@ -161,12 +161,12 @@ const std::vector<RecordKey<GivenOfFigure>>& KeysOf<GivenOfFigure>() {
           {.type = "table"}),
       Given<&F::stated>("stated", "none", "artifacts of the text whose gains \"A vs B\" are drawn",
                         {.type = "string or list"}),
-      Given<&F::x>("x", "the figure's x", "the key along the axis", {.type = "a key of cells"})};
+      Given<&F::x>("x", "the figure's x", "the key along the axis", {.type = "a key of cells"}));
   return kKeys;
 }
 
-std::vector<GivenKey> PublishedKeys() { return GivenKeysOf<GivenPublished>(); }
-std::vector<GivenKey> PublishedKeysOfFigures() { return GivenKeysOf<GivenOfFigure>(); }
+std::vector<GivenKey> PublishedKeys() { return GivenKeysOf(KeysOf<GivenPublished>()); }
+std::vector<GivenKey> PublishedKeysOfFigures() { return GivenKeysOf(KeysOf<GivenOfFigure>()); }
 
 namespace {
 

@@ -46,8 +46,8 @@ std::span<const std::string> NamesOf<Precision>() {
 }
 
 template <>
-const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>() {
-  static const std::vector<RecordKey<LinkShape>> kKeys = {
+RecordKeys KeysOf<LinkShape>() {
+  static constexpr auto kKeys = KeyTable<LinkShape>(
       Key<&LinkShape::gbps>({.name = "gbps",
                              .range = kLinkGbps,
                              .unit = "Gbit/s",
@@ -73,7 +73,7 @@ const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>() {
                                       .unit = "microseconds",
                                       .fallback = "none",
                                       .meaning = "start-up of a message within a node"})
-          .If([](const LinkShape& link) { return link.has_within(); })};
+          .If([](const LinkShape& link) { return link.has_within(); }));
   return kKeys;
 }
 
@@ -107,15 +107,15 @@ struct Form<std::optional<LinkShape>> : OptionalForm<LinkShape> {
 };
 
 template <>
-const std::vector<RecordKey<DenseTensors>>& KeysOf<DenseTensors>() {
-  static const std::vector<RecordKey<DenseTensors>> kKeys = {
+RecordKeys KeysOf<DenseTensors>() {
+  static constexpr auto kKeys = KeyTable<DenseTensors>(
       Key<&DenseTensors::max_ndim>({.name = "max_ndim",
                                     .fallback = "0",
                                     .meaning = "tensors of at most this many dimensions"}),
       Key<&DenseTensors::names>({.name = "names",
                                  .fallback = "[]",
                                  .meaning = "tensors of these names",
-                                 .leaves = Leaves::kPlace})};
+                                 .leaves = Leaves::kPlace}));
   return kKeys;
 }
 
@@ -170,12 +170,18 @@ struct Form<MethodChoice> {
 
 namespace {
 
-bool IsCell(const CellConfig& config) { return !config.is_profile() && !config.is_fingerprint(); }
+constexpr auto kIsCell = [](const CellConfig& config) {
+  return !config.is_profile() && !config.is_fingerprint();
+};
+constexpr auto kIsProfile = [](const CellConfig& config) { return config.is_profile(); };
 
-std::vector<RecordKey<CellConfig>> CellKeys() {
+}  // namespace
+
+template <>
+RecordKeys KeysOf<CellConfig>() {
   using enum CellRole::Part;
   using C = CellConfig;
-  return {
+  static constexpr auto kKeys = KeyTable<C>(
       Key<&C::kind>(
           {.name = "kind",
            .choices = {"throughput", "convergence"},
@@ -199,7 +205,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                   "to this one: \"path/NAME.toml\"",
                        .leaves = Leaves::kOption,
                        .cell = {.part = kMethod, .named = true}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::method_content>(
           {.name = "method_content",
            .meaning = "the head of the hash of a method's file outside the tree",
@@ -207,7 +213,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .empty_is_null = true,
            .computed = true,
            .cell = {.part = kMethod}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::method_options>(
           {.name = "method_options",
            .fallback = "the method's",
@@ -215,7 +221,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                       "(docs/experiments/method-options.md)",
            .leaves = Leaves::kOption,
            .cell = {.part = kMethod, .telling = 17}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::workload>(
           {.name = "workload",
            .meaning = "a name of `sparfuse list workloads`; in mode modelled also a "
@@ -288,14 +294,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .leaves = Leaves::kOption,
            .empty_is_null = true,
            .cell = {.launch = true, .telling = 18, .column = "cluster"}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::inputs>({.name = "inputs",
                        .unit = "factors",
                        .fallback = "1 each",
                        .meaning = "with a declared cluster only: factors on groups of its inputs, "
                                   "{ host_overhead = 2 }",
                        .cell = {.telling = 19}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::broadcast_bytes>(
           {.name = "broadcast_bytes",
            .range = kBroadcastBytes,
@@ -306,7 +312,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .later = true,
            .as_given = true,
            .cell = {.telling = 33, .column = "buffers"}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::sparsifier>(
           {.name = "sparsifier",
            .fallback = "the method's",
@@ -314,13 +320,13 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                       "relative to this file; dense methods ignore it",
            .leaves = Leaves::kOption,
            .cell = {.part = kSparsity, .telling = 6, .column = "sparsifier", .named = true}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::sparsifier_options>({.name = "sparsifier_options",
                                    .fallback = "the sparsifier's",
                                    .meaning = "options of the sparsifier",
                                    .leaves = Leaves::kOption,
                                    .cell = {.part = kSparsity, .telling = 7}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::density>(
           {.name = "density",
            .range = {0, 1},
@@ -330,7 +336,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .meaning = "fraction of a gradient's elements that is kept; 1 for methods that send "
                       "dense gradients",
            .cell = {.part = kSparsity, .telling = 5, .column = "density", .named = true}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::feedback>({.name = "feedback",
                          .choices = {"none", "residual", "momentum", "decoupled"},
                          .fallback = "the method's",
@@ -338,7 +344,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                     "gradient, or kept as the momentum of DGC or of DeMo",
                          .leaves = Leaves::kOption,
                          .cell = {.part = kSparsity, .telling = 13}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::feedback_options>(
           {.name = "feedback_options",
            .fallback = "the feedback's",
@@ -346,14 +352,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                       "nesterov, masking, clip; decoupled: rate",
            .leaves = Leaves::kOption,
            .cell = {.part = kSparsity, .telling = 14}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::dense_tensors>(
           {.name = "dense_tensors",
            .fallback = "{ max_ndim = 0, names = [] }",
            .meaning = "never sparsified: tensors of at most max_ndim dimensions; those in names, "
                       "by name or regular expression",
            .cell = {.launch = true, .telling = 15}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::no_feedback_tensors>(
           {.name = "no_feedback_tensors",
            .fallback = "[]",
@@ -361,7 +367,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                       "that are not sent are lost",
            .leaves = Leaves::kPlace,
            .cell = {.telling = 16}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::batch_per_worker>({.name = "batch_per_worker",
                                  .range = {1, 1e6},
                                  .unit = "samples",
@@ -434,7 +440,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                .fallback = "the workload's",
                                .meaning = "kind convergence only: steps between evaluations",
                                .cell = {.launch = true, .telling = 27}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::target>(
           {.name = "target",
            .range = {1e-6, 1e9},
@@ -442,7 +448,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .fallback = "the workload's",
            .meaning = "kind convergence only: training stops when the metric reaches it",
            .cell = {.launch = true, .telling = 26}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::evaluate>({.name = "evaluate",
                          .choices = {"anchor", "average", "own"},
                          .fallback = "the anchor",
@@ -453,7 +459,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                          .later = true,
                          .empty_is_null = true,
                          .cell = {.telling = 32, .column = "evaluated"}})
-          .If(IsCell),
+          .If(kIsCell),
       Key<&C::deadline_seconds>({.name = "deadline_seconds",
                                  .range = {0.001, 86400},
                                  .unit = "seconds",
@@ -465,32 +471,25 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                             .meaning = "sparsifiers that a profile measures",
                             .leaves = Leaves::kOption,
                             .computed = true})
-          .If([](const CellConfig& config) { return config.is_profile(); }),
+          .If(kIsProfile),
       Key<&C::quantizers>({.name = "quantizers",
                            .meaning = "quantizers that a profile measures",
                            .leaves = Leaves::kOption,
                            .computed = true})
-          .If([](const CellConfig& config) { return config.is_profile(); })};
-}
-
-}  // namespace
-
-template <>
-const std::vector<RecordKey<CellConfig>>& KeysOf<CellConfig>() {
-  static const std::vector<RecordKey<CellConfig>> kKeys = CellKeys();
+          .If(kIsProfile));
   return kKeys;
 }
 
 // The keys of a trial's config.json beside its cell.
 template <>
-const std::vector<RecordKey<TrialConfig>>& KeysOf<TrialConfig>() {
+RecordKeys KeysOf<TrialConfig>() {
   using T = TrialConfig;
-  static const std::vector<RecordKey<T>> kKeys = {
-      Key<&T::seed>({.name = "seed", .meaning = "seed of the trial's block"}),
-      Key<&T::block>({.name = "block", .meaning = "the trial's block"}),
-      Key<&T::trial_id>({.name = "trial_id",
-                         .meaning = "names the trial's directory",
-                         .leaves = Leaves::kPlace})};
+  static constexpr auto kKeys =
+      KeyTable<T>(Key<&T::seed>({.name = "seed", .meaning = "seed of the trial's block"}),
+                  Key<&T::block>({.name = "block", .meaning = "the trial's block"}),
+                  Key<&T::trial_id>({.name = "trial_id",
+                                     .meaning = "names the trial's directory",
+                                     .leaves = Leaves::kPlace}));
   return kKeys;
 }
 
@@ -684,18 +683,18 @@ std::string ConfigHash(const json& config) {
 }
 
 bool HaveTheSameProcesses(const CellConfig& a, const CellConfig& b) {
-  return std::ranges::all_of(KeysOf<CellConfig>(), [&](const RecordKey<CellConfig>& key) {
+  return std::ranges::all_of(KeysOf<CellConfig>(), [&](const RecordKey& key) {
     return !key.cell.process ||
-           key.write(a, key, WrittenFor::kFile) == key.write(b, key, WrittenFor::kFile);
+           key.Write(&a, WrittenFor::kFile) == key.Write(&b, WrittenFor::kFile);
   });
 }
 
 void EraseLaterKeys(json& config, std::span<const std::string_view> kept) {
   static const CellConfig kInitial;
-  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
+  for (const RecordKey& key : KeysOf<CellConfig>()) {
     if (!key.later || std::ranges::find(kept, key.name) != kept.end()) continue;
     const auto found = config.find(key.name);
-    if (found != config.end() && *found == key.write(kInitial, key, WrittenFor::kIdentity))
+    if (found != config.end() && *found == key.Write(&kInitial, WrittenFor::kIdentity))
       config.erase(found);
   }
 }
@@ -716,9 +715,9 @@ bool SaysTheSame(const json& one, const json& other) {
 
 std::string CellName(const CellConfig& config) {
   std::string name;
-  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
-    if (!key.cell.named || (key.is_there != nullptr && !key.is_there(config))) continue;
-    const json value = key.write(config, key, WrittenFor::kFile);
+  for (const RecordKey& key : KeysOf<CellConfig>()) {
+    if (!key.cell.named || !key.IsIn(&config)) continue;
+    const json value = key.Write(&config, WrittenFor::kFile);
     name += fmt::format("{}{} = {}", name.empty() ? "" : ", ", key.name,
                         value.is_string() ? value.get<std::string>() : value.dump());
   }

@@ -10,14 +10,10 @@
 namespace sparfuse::harness {
 namespace {
 
-using CellTable = std::vector<RecordKey<CellConfig>>;
-
-const CellTable& Table() { return KeysOf<CellConfig>(); }
-
 template <class Wanted>
 std::vector<std::string> NamesWhere(const Wanted& wanted) {
   std::vector<std::string> names;
-  for (const KeyInfo& key : Table()) {
+  for (const KeyInfo& key : KeysOf<CellConfig>()) {
     if (wanted(key)) names.emplace_back(key.name);
   }
   return names;
@@ -28,7 +24,7 @@ bool IsOfMethod(const KeyInfo& key) { return key.cell.part != CellRole::Part::kS
 }  // namespace
 
 std::span<const GivenKey> GivenKeysOfCells() {
-  static const std::vector<GivenKey> kKeys = GivenKeysOf<CellConfig>();
+  static const std::vector<GivenKey> kKeys = GivenKeysOf(KeysOf<CellConfig>());
   return kKeys;
 }
 
@@ -43,9 +39,9 @@ const GivenKey* FindCellKey(std::string_view name) {
 }
 
 std::string WhatIsWrong(std::string_view key, const nlohmann::json& value) {
-  const auto found =
-      std::ranges::find_if(Table(), [&](const KeyInfo& each) { return each.name == key; });
-  return found->what_is_wrong(*found, value);
+  const auto found = std::ranges::find_if(KeysOf<CellConfig>(),
+                                          [&](const KeyInfo& each) { return each.name == key; });
+  return found->WhatIsWrong(value);
 }
 
 std::span<const std::string> MethodKeys() {
@@ -68,7 +64,7 @@ std::span<const std::string> LaunchKeys() {
 std::span<const std::string> PanelKeys() {
   static const std::vector<std::string> kKeys = [] {
     std::vector<const KeyInfo*> keys;
-    for (const KeyInfo& key : Table()) {
+    for (const KeyInfo& key : KeysOf<CellConfig>()) {
       const bool named_by_method = key.cell.part == CellRole::Part::kMethod && !key.cell.is_told();
       if (!key.computed && !named_by_method) keys.push_back(&key);
     }

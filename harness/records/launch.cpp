@@ -12,103 +12,99 @@ namespace sparfuse::harness {
 using nlohmann::json;
 
 template <>
-const std::vector<RecordKey<RankBinding>>& KeysOf<RankBinding>() {
+RecordKeys KeysOf<RankBinding>() {
   using B = RankBinding;
-  static const std::vector<RecordKey<B>> kKeys = {
-      Key<&B::host>({.name = "host"}),
-      Key<&B::cores>({.name = "cores"}),
-      Key<&B::numa>({.name = "numa"}),
-      Key<&B::visible_cards>({.name = "visible_cards"}),
+  static constexpr auto kKeys = KeyTable<B>(
+      Key<&B::host>({.name = "host"}), Key<&B::cores>({.name = "cores"}),
+      Key<&B::numa>({.name = "numa"}), Key<&B::visible_cards>({.name = "visible_cards"}),
       Key<&B::card>({.name = "card", .empty_is_null = true}),
       Key<&B::interface>({.name = "interface", .empty_is_null = true}),
-      Key<&B::node>({.name = "node"})};
+      Key<&B::node>({.name = "node"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<LaunchBinding>>& KeysOf<LaunchBinding>() {
+RecordKeys KeysOf<LaunchBinding>() {
   using B = LaunchBinding;
-  static const std::vector<RecordKey<B>> kKeys = {
+  static constexpr auto kKeys = KeyTable<B>(
       Key<&B::hosts>({.name = "hosts"}), Key<&B::cores>({.name = "cores"}),
       Key<&B::numa>({.name = "numa"}), Key<&B::card>({.name = "card", .empty_is_null = true}),
-      Key<&B::interface>({.name = "interface", .empty_is_null = true})};
+      Key<&B::interface>({.name = "interface", .empty_is_null = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<InterfaceBytes>>& KeysOf<InterfaceBytes>() {
+RecordKeys KeysOf<InterfaceBytes>() {
   using B = InterfaceBytes;
-  static const std::vector<RecordKey<B>> kKeys = {
-      Key<&B::received>({.name = "received", .unit = "bytes"}),
-      Key<&B::sent>({.name = "sent", .unit = "bytes"})};
+  static constexpr auto kKeys =
+      KeyTable<B>(Key<&B::received>({.name = "received", .unit = "bytes"}),
+                  Key<&B::sent>({.name = "sent", .unit = "bytes"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<HostTraffic>>& KeysOf<HostTraffic>() {
+RecordKeys KeysOf<HostTraffic>() {
   using T = HostTraffic;
-  static const std::vector<RecordKey<T>> kKeys = {
-      Key<&T::interface>({.name = "interface", .empty_is_null = true}),
-      Key<&T::bytes>({.name = "bytes"}), Key<&T::others>({.name = "others"})};
+  static constexpr auto kKeys =
+      KeyTable<T>(Key<&T::interface>({.name = "interface", .empty_is_null = true}),
+                  Key<&T::bytes>({.name = "bytes"}), Key<&T::others>({.name = "others"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<LaunchNetwork>>& KeysOf<LaunchNetwork>() {
+RecordKeys KeysOf<LaunchNetwork>() {
   using N = LaunchNetwork;
-  static const std::vector<RecordKey<N>> kKeys = {
-      Key<&N::interface>({.name = "interface", .empty_is_null = true}),
-      Key<&N::hosts>({.name = "hosts"}), Key<&N::bytes>({.name = "bytes"}),
-      Key<&N::others>({.name = "others"})};
+  static constexpr auto kKeys =
+      KeyTable<N>(Key<&N::interface>({.name = "interface", .empty_is_null = true}),
+                  Key<&N::hosts>({.name = "hosts"}), Key<&N::bytes>({.name = "bytes"}),
+                  Key<&N::others>({.name = "others"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<LaunchClocks>>& KeysOf<LaunchClocks>() {
+RecordKeys KeysOf<LaunchClocks>() {
   using C = LaunchClocks;
-  static const std::vector<RecordKey<C>> kKeys = {
+  static constexpr auto kKeys = KeyTable<C>(
       Key<&C::hosts>({.name = "hosts"}),
       Key<&C::offset_seconds>({.name = "offset_seconds", .unit = "seconds"}),
       Key<&C::drift_ppm>({.name = "drift_ppm", .unit = "10^-6"}),
       Key<&C::drift_uncertainty_ppm>({.name = "drift_uncertainty_ppm", .unit = "10^-6"}),
-      Key<&C::uncertainty_seconds>({.name = "uncertainty_seconds", .unit = "seconds"})};
+      Key<&C::uncertainty_seconds>({.name = "uncertainty_seconds", .unit = "seconds"}));
   return kKeys;
 }
 
 namespace {
 
 template <class Record>
-std::vector<RecordKey<Record>> KeysOfHosts() {
+constexpr auto KeysOfHosts() {
   using H = LaunchHosts;
-  return {
+  return KeyTable<Record>(
       Key<&H::binding, Record>({.name = "binding", .optional = true}),
       Key<&H::nodes, Record>({.name = "nodes", .optional = true}),
       Key<&H::network, Record>({.name = "network", .optional = true}),
       Key<&H::clocks, Record>({.name = "clocks", .optional = true}),
-      Key<&H::warnings, Record>({.name = "warnings", .leaves = Leaves::kWords, .optional = true})};
+      Key<&H::warnings, Record>({.name = "warnings", .leaves = Leaves::kWords, .optional = true}));
 }
 
 }  // namespace
 
 template <>
-const std::vector<RecordKey<LaunchHosts>>& KeysOf<LaunchHosts>() {
-  static const std::vector<RecordKey<LaunchHosts>> kKeys = KeysOfHosts<LaunchHosts>();
+RecordKeys KeysOf<LaunchHosts>() {
+  static constexpr auto kKeys = KeysOfHosts<LaunchHosts>();
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<TrialLaunch>>& KeysOf<TrialLaunch>() {
+RecordKeys KeysOf<TrialLaunch>() {
   using L = TrialLaunch;
-  static const std::vector<RecordKey<L>> kKeys = [] {
-    std::vector<RecordKey<L>> keys = KeysOfHosts<L>();
-    keys.push_back(Key<&L::id>({.name = "id", .leaves = Leaves::kPlace}));
-    keys.push_back(Key<&L::trials>({.name = "trials"}));
-    keys.push_back(
-        Key<&L::start_seconds>({.name = "start_seconds", .unit = "seconds", .optional = true}));
-    keys.push_back(Key<&L::failed_on>({.name = "failed_on", .optional = true}));
-    keys.push_back(Key<&L::left_out>({.name = "left_out", .optional = true}));
-    return keys;
-  }();
+  static constexpr auto kKeys = Joined(
+      KeysOfHosts<L>(),
+      KeyTable<L>(
+          Key<&L::id>({.name = "id", .leaves = Leaves::kPlace}),
+          Key<&L::trials>({.name = "trials"}),
+          Key<&L::start_seconds>({.name = "start_seconds", .unit = "seconds", .optional = true}),
+          Key<&L::failed_on>({.name = "failed_on", .optional = true}),
+          Key<&L::left_out>({.name = "left_out", .optional = true})));
   return kKeys;
 }
 

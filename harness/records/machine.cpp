@@ -7,21 +7,20 @@ namespace sparfuse::harness {
 using nlohmann::json;
 
 template <>
-const std::vector<RecordKey<CardClock>>& KeysOf<CardClock>() {
+RecordKeys KeysOf<CardClock>() {
   using C = CardClock;
-  static const std::vector<RecordKey<C>> kKeys = {
-      Key<&C::now_mhz>({.name = "mhz", .unit = "MHz"}),
-      Key<&C::max_mhz>({.name = "maximum_mhz", .unit = "MHz"}),
-      Key<&C::application_mhz>({.name = "application_mhz", .unit = "MHz"})};
+  static constexpr auto kKeys =
+      KeyTable<C>(Key<&C::now_mhz>({.name = "mhz", .unit = "MHz"}),
+                  Key<&C::max_mhz>({.name = "maximum_mhz", .unit = "MHz"}),
+                  Key<&C::application_mhz>({.name = "application_mhz", .unit = "MHz"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<CardState>>& KeysOf<CardState>() {
+RecordKeys KeysOf<CardState>() {
   using C = CardState;
-  static const std::vector<RecordKey<C>> kKeys = {
-      Key<&C::index>({.name = "index"}),
-      Key<&C::name>({.name = "name", .empty_is_null = true}),
+  static constexpr auto kKeys = KeyTable<C>(
+      Key<&C::index>({.name = "index"}), Key<&C::name>({.name = "name", .empty_is_null = true}),
       Key<&C::uuid>({.name = "uuid", .later = true, .empty_is_null = true}),
       Key<&C::pci>({.name = "pci", .later = true, .empty_is_null = true}),
       Key<&C::sm_clock>({.name = "sm_clock", .later = true}),
@@ -29,33 +28,33 @@ const std::vector<RecordKey<CardState>>& KeysOf<CardState>() {
       Key<&C::held_down_by>({.name = "held_down_by", .leaves = Leaves::kWords, .later = true}),
       Key<&C::ecc>({.name = "ecc", .later = true}),
       Key<&C::power_limit_watts>({.name = "power_limit_watts", .unit = "W", .later = true}),
-      Key<&C::mig>({.name = "mig", .later = true})};
+      Key<&C::mig>({.name = "mig", .later = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<CardPair>>& KeysOf<CardPair>() {
+RecordKeys KeysOf<CardPair>() {
   using P = CardPair;
-  static const std::vector<RecordKey<P>> kKeys = {
-      Key<&P::cards>({.name = "cards"}), Key<&P::kind>({.name = "kind", .empty_is_null = true})};
+  static constexpr auto kKeys = KeyTable<P>(Key<&P::cards>({.name = "cards"}),
+                                            Key<&P::kind>({.name = "kind", .empty_is_null = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<CardStates>>& KeysOf<CardStates>() {
+RecordKeys KeysOf<CardStates>() {
   using S = CardStates;
-  static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::driver>({.name = "driver", .empty_is_null = true}),
-      Key<&S::cuda>({.name = "cuda", .empty_is_null = true}), Key<&S::cards>({.name = "cards"}),
-      Key<&S::topology>({.name = "topology"})};
+  static constexpr auto kKeys =
+      KeyTable<S>(Key<&S::driver>({.name = "driver", .empty_is_null = true}),
+                  Key<&S::cuda>({.name = "cuda", .empty_is_null = true}),
+                  Key<&S::cards>({.name = "cards"}), Key<&S::topology>({.name = "topology"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Machine>>& KeysOf<Machine>() {
+RecordKeys KeysOf<Machine>() {
   using M = Machine;
-  const auto measured = [](const M& machine) { return machine.hardware.empty(); };
-  static const std::vector<RecordKey<M>> kKeys = {
+  constexpr auto measured = [](const M& machine) { return machine.hardware.empty(); };
+  static constexpr auto kKeys = KeyTable<M>(
       Key<&M::hardware>({.name = "hardware", .leaves = Leaves::kWords, .optional = true}),
       Key<&M::source>({.name = "source", .leaves = Leaves::kWords, .optional = true}),
       Key<&M::placement>({.name = "placement", .optional = true}),
@@ -66,25 +65,25 @@ const std::vector<RecordKey<Machine>>& KeysOf<Machine>() {
       Key<&M::cuda_devices>({.name = "cuda_devices"}).If(measured),
       Key<&M::cards>({.name = "cards", .leaves = Leaves::kWords, .optional = true}),
       Key<&M::gpus>({.name = "gpus", .optional = true}),
-      Key<&M::load_before>({.name = "load_before", .optional = true})};
+      Key<&M::load_before>({.name = "load_before", .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Software>>& KeysOf<Software>() {
+RecordKeys KeysOf<Software>() {
   using S = Software;
-  static const std::vector<RecordKey<S>> kKeys = {
+  static constexpr auto kKeys = KeyTable<S>(
       Key<&S::compiler>({.name = "compiler", .leaves = Leaves::kWords}),
       Key<&S::cuda_build>({.name = "cuda_build", .leaves = Leaves::kWords}),
-      Key<&S::container>({.name = "container", .leaves = Leaves::kWords, .optional = true})};
+      Key<&S::container>({.name = "container", .leaves = Leaves::kWords, .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<SourceState>>& KeysOf<SourceState>() {
+RecordKeys KeysOf<SourceState>() {
   using S = SourceState;
-  static const std::vector<RecordKey<S>> kKeys = {Key<&S::commit>({.name = "commit"}),
-                                                  Key<&S::dirty>({.name = "dirty"})};
+  static constexpr auto kKeys =
+      KeyTable<S>(Key<&S::commit>({.name = "commit"}), Key<&S::dirty>({.name = "dirty"}));
   return kKeys;
 }
 

@@ -17,72 +17,71 @@ namespace {
 constexpr Range kCount{1, 1'000'000}, kMemoryGib{0, 1e9}, kGbps{1e-9, 1e9};
 
 // The model of each card, in the form of trials, which omits the memory.
-RecordKey<Node> ModelsOfCards() {
-  RecordKey<Node> key =
-      Key<&Node::cards>({.name = "gpus", .meaning = "the model of each card", .later = true});
-  key.write = [](const Node& node, const KeyInfo&, WrittenFor) {
+struct ModelsOfCards : Form<std::vector<NodeCard>> {
+  static json Write(const std::vector<NodeCard>& cards, const KeyInfo&, WrittenFor) {
     json models = json::array();
-    for (const NodeCard& card : node.cards) {
+    for (const NodeCard& card : cards) {
       for (std::int64_t i = 0; i < card.count.value_or(1); ++i) models.push_back(card.model);
     }
     return models;
-  };
-  key.read = [](const json& from, const KeyInfo& info, const KeyPlace& place, Node& node) {
+  }
+  static void Read(const json& from, const KeyInfo& info, const KeyPlace& place,
+                   std::vector<NodeCard>& cards) {
     std::vector<std::string> models;
     Form<std::vector<std::string>>::Read(from, info, place, models);
-    node.cards = CardsOfModels(models);
-  };
-  return key;
-}
+    cards = CardsOfModels(models);
+  }
+};
 
 }  // namespace
 
 template <>
-const std::vector<RecordKey<NodeCard>>& KeysOf<NodeCard>() {
+RecordKeys KeysOf<NodeCard>() {
   using C = NodeCard;
-  static const std::vector<RecordKey<C>> kKeys = {
+  static constexpr auto kKeys = KeyTable<C>(
       Key<&C::model>({.name = "model", .none = kUnknown}),
       Key<&C::memory_gib>({.name = "memory_gib", .range = kMemoryGib, .none = kUnknown}),
-      Key<&C::count>({.name = "count", .range = kCount, .none = kUnknown})};
+      Key<&C::count>({.name = "count", .range = kCount, .none = kUnknown}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<NodeCardLink>>& KeysOf<NodeCardLink>() {
+RecordKeys KeysOf<NodeCardLink>() {
   using L = NodeCardLink;
-  static const std::vector<RecordKey<L>> kKeys = {
-      Key<&L::kind>({.name = "kind", .none = kUnknown}),
-      Key<&L::pairs>({.name = "pairs", .range = kCount, .none = kUnknown})};
+  static constexpr auto kKeys =
+      KeyTable<L>(Key<&L::kind>({.name = "kind", .none = kUnknown}),
+                  Key<&L::pairs>({.name = "pairs", .range = kCount, .none = kUnknown}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<NodeInterface>>& KeysOf<NodeInterface>() {
+RecordKeys KeysOf<NodeInterface>() {
   using I = NodeInterface;
-  static const std::vector<RecordKey<I>> kKeys = {
-      Key<&I::name>({.name = "name", .optional = true}),
-      Key<&I::kind>({.name = "kind", .none = kUnknown}),
-      Key<&I::gbps>({.name = "gbps", .range = kGbps, .none = kUnknown})};
+  static constexpr auto kKeys =
+      KeyTable<I>(Key<&I::name>({.name = "name", .optional = true}),
+                  Key<&I::kind>({.name = "kind", .none = kUnknown}),
+                  Key<&I::gbps>({.name = "gbps", .range = kGbps, .none = kUnknown}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Node>>& KeysOf<Node>() {
-  static const std::vector<RecordKey<Node>> kKeys = {
-      Key<&Node::processor>({.name = "cpu_model", .later = true}),
-      Key<&Node::cores>({.name = "cores", .later = true}),
-      Key<&Node::memory_gib>({.name = "memory_gib", .later = true}),
-      ModelsOfCards(),
-      Key<&Node::kernel>({.name = "kernel", .optional = true}),
-      Key<&Node::interfaces>({.name = "network", .optional = true}),
-      Key<&Node::count>({.name = "count", .optional = true})};
+RecordKeys KeysOf<Node>() {
+  static constexpr auto kKeys =
+      KeyTable<Node>(Key<&Node::processor>({.name = "cpu_model", .later = true}),
+                     Key<&Node::cores>({.name = "cores", .later = true}),
+                     Key<&Node::memory_gib>({.name = "memory_gib", .later = true}),
+                     Key<&Node::cards, Node, ModelsOfCards>(
+                         {.name = "gpus", .meaning = "the model of each card", .later = true}),
+                     Key<&Node::kernel>({.name = "kernel", .optional = true}),
+                     Key<&Node::interfaces>({.name = "network", .optional = true}),
+                     Key<&Node::count>({.name = "count", .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<DescribedNode>>& KeysOf<DescribedNode>() {
+RecordKeys KeysOf<DescribedNode>() {
   using N = DescribedNode;
-  static const std::vector<RecordKey<N>> kKeys = {
+  static constexpr auto kKeys = KeyTable<N>(
       Key<&N::count, N>({.name = "count",
                          .range = kCount,
                          .meaning = "number of nodes that equal this one",
@@ -93,21 +92,21 @@ const std::vector<RecordKey<DescribedNode>>& KeysOf<DescribedNode>() {
       Key<&N::memory_gib, N>({.name = "memory_gib", .range = kMemoryGib, .none = kUnknown}),
       Key<&N::cards, N>({.name = "card", .later = true}),
       Key<&N::card_links, N>({.name = "card_link", .later = true}),
-      Key<&N::interfaces, N>({.name = "interface", .later = true})};
+      Key<&N::interfaces, N>({.name = "interface", .later = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<System>>& KeysOf<System>() {
+RecordKeys KeysOf<System>() {
   using S = System;
-  static const std::vector<RecordKey<S>> kKeys = {
+  static constexpr auto kKeys = KeyTable<S>(
       Key<&S::cluster>({.name = "cluster", .optional = true}),
       Key<&S::profile_hash>({.name = "profile_hash", .leaves = Leaves::kHash, .optional = true}),
       Key<&S::machine>({.name = "machine", .optional = true}),
       Key<&S::nodes>({.name = "nodes", .optional = true}),
       Key<&S::kind>({.name = "kind", .optional = true}),
       Key<&S::name>({.name = "name", .optional = true}),
-      Key<&S::source>({.name = "source", .leaves = Leaves::kCitation, .optional = true})};
+      Key<&S::source>({.name = "source", .leaves = Leaves::kCitation, .optional = true}));
   return kKeys;
 }
 

@@ -15,27 +15,27 @@ namespace sparfuse::harness {
 using nlohmann::json;
 
 template <>
-const std::vector<RecordKey<PrivateCard>>& KeysOf<PrivateCard>() {
+RecordKeys KeysOf<PrivateCard>() {
   using C = PrivateCard;
-  static const std::vector<RecordKey<C>> kKeys = {Key<&C::uuid>({.name = "uuid"}),
-                                                  Key<&C::pci>({.name = "pci"})};
+  static constexpr auto kKeys =
+      KeyTable<C>(Key<&C::uuid>({.name = "uuid"}), Key<&C::pci>({.name = "pci"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<PrivateFacts>>& KeysOf<PrivateFacts>() {
+RecordKeys KeysOf<PrivateFacts>() {
   using F = PrivateFacts;
-  static const std::vector<RecordKey<F>> kKeys = {
-      Key<&F::hosts>({.name = "hosts", .optional = true}),
-      Key<&F::processes>({.name = "processes", .optional = true}),
-      Key<&F::cards>({.name = "cards", .optional = true}),
-      Key<&F::buses>({.name = "buses", .optional = true}),
-      Key<&F::users>({.name = "users", .optional = true}),
-      Key<&F::argv>({.name = "argv", .optional = true}),
-      Key<&F::environment>({.name = "environment", .optional = true}),
-      Key<&F::python_files>({.name = "python_files", .optional = true}),
-      Key<&F::failure>({.name = "failure", .optional = true}),
-      Key<&F::log_tail>({.name = "log_tail", .optional = true})};
+  static constexpr auto kKeys =
+      KeyTable<F>(Key<&F::hosts>({.name = "hosts", .optional = true}),
+                  Key<&F::processes>({.name = "processes", .optional = true}),
+                  Key<&F::cards>({.name = "cards", .optional = true}),
+                  Key<&F::buses>({.name = "buses", .optional = true}),
+                  Key<&F::users>({.name = "users", .optional = true}),
+                  Key<&F::argv>({.name = "argv", .optional = true}),
+                  Key<&F::environment>({.name = "environment", .optional = true}),
+                  Key<&F::python_files>({.name = "python_files", .optional = true}),
+                  Key<&F::failure>({.name = "failure", .optional = true}),
+                  Key<&F::log_tail>({.name = "log_tail", .optional = true}));
   return kKeys;
 }
 

@@ -64,28 +64,28 @@ struct Form<RelativeError> {
 };
 
 template <>
-const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>();
+RecordKeys KeysOf<LinkShape>();
 template <>
-const std::vector<RecordKey<CellConfig>>& KeysOf<CellConfig>();
+RecordKeys KeysOf<CellConfig>();
 
 template <>
-const std::vector<RecordKey<ProfiledTensor>>& KeysOf<ProfiledTensor>() {
+RecordKeys KeysOf<ProfiledTensor>() {
   using T = ProfiledTensor;
-  static const std::vector<RecordKey<T>> kKeys = {
+  static constexpr auto kKeys = KeyTable<T>(
       Key<&T::name>({.name = "name", .meaning = "name of the parameter"}),
       Key<&T::shape>({.name = "shape", .meaning = "its dimensions"}),
       Key<&T::numel>({.name = "numel",
                       .range = {1, 4'294'967'295},
                       .unit = "elements",
                       .meaning = "number of elements: indices are 32 bits"}),
-      Key<&T::seconds>({.name = "seconds", .unit = "s", .meaning = "backward of the tensor"})};
+      Key<&T::seconds>({.name = "seconds", .unit = "s", .meaning = "backward of the tensor"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<BackwardTimes>>& KeysOf<BackwardTimes>() {
+RecordKeys KeysOf<BackwardTimes>() {
   using B = BackwardTimes;
-  static const std::vector<RecordKey<B>> kKeys = {
+  static constexpr auto kKeys = KeyTable<B>(
       Key<&B::steps>({.name = "steps", .meaning = "timed steps"}),
       Key<&B::begin_seconds>({.name = "begin_seconds", .unit = "s", .meaning = "before forward"}),
       Key<&B::forward_seconds>(
@@ -105,14 +105,14 @@ const std::vector<RecordKey<BackwardTimes>>& KeysOf<BackwardTimes>() {
       Key<&B::all_ranks_seconds>({.name = "all_ranks_seconds",
                                   .unit = "s",
                                   .meaning = "a step until all ranks have finished it",
-                                  .optional = true})};
+                                  .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<LinkFit>>& KeysOf<LinkFit>() {
+RecordKeys KeysOf<LinkFit>() {
   using F = LinkFit;
-  static const std::vector<RecordKey<F>> kKeys = {
+  static constexpr auto kKeys = KeyTable<F>(
       Key<&F::alpha_seconds>({.name = "alpha_seconds", .unit = "s", .meaning = "start-up"}),
       Key<&F::alpha_standard_error>({.name = "alpha_standard_error", .unit = "s"}),
       Key<&F::seconds_per_byte>({.name = "seconds_per_byte", .unit = "s"}),
@@ -122,14 +122,14 @@ const std::vector<RecordKey<LinkFit>>& KeysOf<LinkFit>() {
       Key<&F::relative_residuals>({.name = "relative_residuals", .meaning = "by bytes"}),
       Key<&F::rms_relative_residual>({.name = "rms_relative_residual"}),
       Key<&F::worst_relative_residual>({.name = "worst_relative_residual"}),
-      Key<&F::r_squared>({.name = "r_squared"})};
+      Key<&F::r_squared>({.name = "r_squared"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<MeasuredLink>>& KeysOf<MeasuredLink>() {
+RecordKeys KeysOf<MeasuredLink>() {
   using L = MeasuredLink;
-  static const std::vector<RecordKey<L>> kKeys = {
+  static constexpr auto kKeys = KeyTable<L>(
       // Both are marked later, because a file made by hand has neither.
       Key<&L::link_class>({.name = "class", .meaning = "intra_node or inter_node", .later = true}),
       Key<&L::round_seconds>({.name = "round_seconds", .unit = "s", .meaning = "by bytes"}),
@@ -145,69 +145,69 @@ const std::vector<RecordKey<MeasuredLink>>& KeysOf<MeasuredLink>() {
                                     .meaning = "processor time of each further message of a round",
                                     .optional = true}),
       Key<&L::cpu_fraction>(
-          {.name = "cpu_fraction", .meaning = "processor's share of an exchange's time"})};
+          {.name = "cpu_fraction", .meaning = "processor's share of an exchange's time"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<DeclaredLink>>& KeysOf<DeclaredLink>() {
+RecordKeys KeysOf<DeclaredLink>() {
   using L = DeclaredLink;
-  static const std::vector<RecordKey<L>> kKeys = {
+  static constexpr auto kKeys = KeyTable<L>(
       Key<&L::alpha_seconds>({.name = "alpha_seconds", .unit = "s"}),
       Key<&L::seconds_per_byte>({.name = "seconds_per_byte", .unit = "s"}),
-      Key<&L::seconds_per_extra_message>({.name = "seconds_per_extra_message", .unit = "s"})};
+      Key<&L::seconds_per_extra_message>({.name = "seconds_per_extra_message", .unit = "s"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<AllReduceCurves>>& KeysOf<AllReduceCurves>() {
+RecordKeys KeysOf<AllReduceCurves>() {
   using A = AllReduceCurves;
-  static const std::vector<RecordKey<A>> kKeys = {
-      Key<&A::start_seconds>({.name = "start_seconds", .unit = "s"}),
-      Key<&A::intra_node>({.name = "intra_node", .unit = "s", .optional = true}),
-      Key<&A::inter_node>({.name = "inter_node", .unit = "s", .optional = true})};
+  static constexpr auto kKeys =
+      KeyTable<A>(Key<&A::start_seconds>({.name = "start_seconds", .unit = "s"}),
+                  Key<&A::intra_node>({.name = "intra_node", .unit = "s", .optional = true}),
+                  Key<&A::inter_node>({.name = "inter_node", .unit = "s", .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<BroadcastTimes>>& KeysOf<BroadcastTimes>() {
+RecordKeys KeysOf<BroadcastTimes>() {
   using B = BroadcastTimes;
-  static const std::vector<RecordKey<B>> kKeys = {
-      Key<&B::bytes>({.name = "bytes", .unit = "bytes"}),
-      Key<&B::start_seconds>({.name = "start_seconds", .unit = "s"}),
-      Key<&B::link_seconds>({.name = "link_seconds", .unit = "s"})};
+  static constexpr auto kKeys =
+      KeyTable<B>(Key<&B::bytes>({.name = "bytes", .unit = "bytes"}),
+                  Key<&B::start_seconds>({.name = "start_seconds", .unit = "s"}),
+                  Key<&B::link_seconds>({.name = "link_seconds", .unit = "s"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<SelectionCurve>>& KeysOf<SelectionCurve>() {
+RecordKeys KeysOf<SelectionCurve>() {
   using S = SelectionCurve;
-  static const std::vector<RecordKey<S>> kKeys = {
+  static constexpr auto kKeys = KeyTable<S>(
       Key<&S::density>({.name = "density"}),
-      Key<&S::seconds>({.name = "seconds", .unit = "s", .meaning = "by elements and shape"})};
+      Key<&S::seconds>({.name = "seconds", .unit = "s", .meaning = "by elements and shape"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<DecodeTimes>>& KeysOf<DecodeTimes>() {
+RecordKeys KeysOf<DecodeTimes>() {
   using D = DecodeTimes;
-  static const std::vector<RecordKey<D>> kKeys = {
-      Key<&D::per_call>({.name = "per_call", .unit = "s"}),
-      Key<&D::per_call_and_rank>({.name = "per_call_and_rank", .unit = "s"}),
-      Key<&D::per_element>({.name = "per_element", .unit = "s"}),
-      Key<&D::per_element_and_rank>({.name = "per_element_and_rank", .unit = "s"}),
-      Key<&D::per_entry>({.name = "per_entry", .unit = "s"})};
+  static constexpr auto kKeys =
+      KeyTable<D>(Key<&D::per_call>({.name = "per_call", .unit = "s"}),
+                  Key<&D::per_call_and_rank>({.name = "per_call_and_rank", .unit = "s"}),
+                  Key<&D::per_element>({.name = "per_element", .unit = "s"}),
+                  Key<&D::per_element_and_rank>({.name = "per_element_and_rank", .unit = "s"}),
+                  Key<&D::per_entry>({.name = "per_entry", .unit = "s"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
+RecordKeys KeysOf<Profile>() {
   using P = Profile;
   // A key that a profile may lack.
-  const auto part = [](const char* name, const char* meaning) {
+  constexpr auto part = [](const char* name, const char* meaning) {
     return KeyInfo{.name = name, .unit = "s", .meaning = meaning, .optional = true};
   };
-  static const std::vector<RecordKey<P>> kKeys = {
+  static constexpr auto kKeys = KeyTable<P>(
       Key<&P::backward>(part("backward", "a step without communication")),
       Key<&P::pack>(part("pack", "packing into a flat gradient, by elements")),
       Key<&P::scale>(part("scale", "averaging, by elements")),
@@ -258,41 +258,38 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
       Key<&P::sum_host_seconds_per_entry>(
           part("sum_host_seconds_per_entry", "host's time of an entry that it sums")),
       Key<&P::relative_errors>(part("relative_errors", "standard errors, by JSON pointer")),
-      Key<&P::seconds>(part("seconds", "time that measuring took"))};
+      Key<&P::seconds>(part("seconds", "time that measuring took")));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<FingerprintValue::Slowest>>& KeysOf<FingerprintValue::Slowest>() {
+RecordKeys KeysOf<FingerprintValue::Slowest>() {
   using S = FingerprintValue::Slowest;
-  static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::value>({.name = "value", .meaning = "value of the slowest rank or pair"}),
-      Key<&S::ranks>({.name = "ranks", .meaning = "the slowest rank or pair"})};
+  static constexpr auto kKeys =
+      KeyTable<S>(Key<&S::value>({.name = "value", .meaning = "value of the slowest rank or pair"}),
+                  Key<&S::ranks>({.name = "ranks", .meaning = "the slowest rank or pair"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<FingerprintValue>>& KeysOf<FingerprintValue>() {
+RecordKeys KeysOf<FingerprintValue>() {
   using V = FingerprintValue;
-  static const std::vector<RecordKey<V>> kKeys = {
+  static constexpr auto kKeys = KeyTable<V>(
       Key<&V::value>({.name = "value", .meaning = "mean over ranks or pairs of medians"}),
       Key<&V::low>({.name = "low", .meaning = "the low end of the 95 % interval"}),
       Key<&V::high>({.name = "high", .meaning = "the high end of the 95 % interval"}),
-      Key<&V::n>({.name = "n", .meaning = "repetitions"}),
-      Key<&V::unit>({.name = "unit"}),
-      Key<&V::worst>({.name = "worst", .meaning = "the slowest of several", .optional = true})};
+      Key<&V::n>({.name = "n", .meaning = "repetitions"}), Key<&V::unit>({.name = "unit"}),
+      Key<&V::worst>({.name = "worst", .meaning = "the slowest of several", .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Fingerprint>>& KeysOf<Fingerprint>() {
+RecordKeys KeysOf<Fingerprint>() {
   using F = Fingerprint;
-  static const std::vector<RecordKey<F>> kKeys = {
-      Key<&F::ranks>({.name = "ranks"}),
-      Key<&F::ranks_per_node>({.name = "ranks_per_node"}),
+  static constexpr auto kKeys = KeyTable<F>(
+      Key<&F::ranks>({.name = "ranks"}), Key<&F::ranks_per_node>({.name = "ranks_per_node"}),
       Key<&F::threads>({.name = "threads", .meaning = "threads of a rank"}),
-      Key<&F::device>({.name = "device"}),
-      Key<&F::transport>({.name = "transport"}),
+      Key<&F::device>({.name = "device"}), Key<&F::transport>({.name = "transport"}),
       Key<&F::link>({.name = "link", .meaning = "null: the machine's own"}),
       Key<&F::all_reduce>({.name = "all_reduce", .meaning = "a collective", .optional = true}),
       Key<&F::all_gather>({.name = "all_gather", .meaning = "a collective", .optional = true}),
@@ -305,44 +302,44 @@ const std::vector<RecordKey<Fingerprint>>& KeysOf<Fingerprint>() {
       Key<&F::changed>({.name = "changed",
                         .meaning = "differences after the run, in sentences",
                         .leaves = Leaves::kWords,
-                        .optional = true})};
+                        .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<DescribedInput>>& KeysOf<DescribedInput>() {
+RecordKeys KeysOf<DescribedInput>() {
   using I = DescribedInput;
-  static const std::vector<RecordKey<I>> kKeys = {
-      Key<&I::name>({.name = "name"}),   Key<&I::value>({.name = "value"}),
-      Key<&I::low>({.name = "low"}),     Key<&I::high>({.name = "high"}),
-      Key<&I::kind>({.name = "kind"}),   Key<&I::source>({.name = "source"}),
-      Key<&I::group>({.name = "group"}), Key<&I::factor>({.name = "factor"})};
+  static constexpr auto kKeys =
+      KeyTable<I>(Key<&I::name>({.name = "name"}), Key<&I::value>({.name = "value"}),
+                  Key<&I::low>({.name = "low"}), Key<&I::high>({.name = "high"}),
+                  Key<&I::kind>({.name = "kind"}), Key<&I::source>({.name = "source"}),
+                  Key<&I::group>({.name = "group"}), Key<&I::factor>({.name = "factor"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<CalibratedStep>>& KeysOf<CalibratedStep>() {
+RecordKeys KeysOf<CalibratedStep>() {
   using S = CalibratedStep;
-  static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::paper>({.name = "paper"}), Key<&S::artifact>({.name = "artifact"}),
-      Key<&S::method>({.name = "method"}), Key<&S::workload>({.name = "workload"}),
-      Key<&S::workers>({.name = "workers"})};
+  static constexpr auto kKeys =
+      KeyTable<S>(Key<&S::paper>({.name = "paper"}), Key<&S::artifact>({.name = "artifact"}),
+                  Key<&S::method>({.name = "method"}), Key<&S::workload>({.name = "workload"}),
+                  Key<&S::workers>({.name = "workers"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<UsedCard>>& KeysOf<UsedCard>() {
+RecordKeys KeysOf<UsedCard>() {
   using C = UsedCard;
-  static const std::vector<RecordKey<C>> kKeys = {
-      Key<&C::name>({.name = "name"}), Key<&C::kind>({.name = "kind"}),
-      Key<&C::hardware>({.name = "hardware"}), Key<&C::used>({.name = "used"})};
+  static constexpr auto kKeys =
+      KeyTable<C>(Key<&C::name>({.name = "name"}), Key<&C::kind>({.name = "kind"}),
+                  Key<&C::hardware>({.name = "hardware"}), Key<&C::used>({.name = "used"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<ProfileOutcome>>& KeysOf<ProfileOutcome>() {
+RecordKeys KeysOf<ProfileOutcome>() {
   using O = ProfileOutcome;
-  static const std::vector<RecordKey<O>> kKeys = {
+  static constexpr auto kKeys = KeyTable<O>(
       Key<&O::config>({.name = "config", .meaning = "how it was measured"}),
       Key<&O::profile>({.name = "profile", .meaning = "the numbers that the model computes with"}),
       Key<&O::fingerprint>({.name = "fingerprint", .optional = true}),
@@ -358,7 +355,7 @@ const std::vector<RecordKey<ProfileOutcome>>& KeysOf<ProfileOutcome>() {
       Key<&O::seconds>({.name = "seconds", .unit = "s", .optional = true}),
       Key<&O::machine>({.name = "machine", .optional = true}),
       Key<&O::system>({.name = "system", .optional = true}),
-      Key<&O::software>({.name = "software", .optional = true})};
+      Key<&O::software>({.name = "software", .optional = true}));
   return kKeys;
 }
 
@@ -389,13 +386,6 @@ json ToJson(const ProfileOutcome& outcome) {
   json made = outcome.beside;
   made.update(WriteRecord(outcome));
   return made;
-}
-
-ProfileOutcomes ProfileOutcomesOf(const json& list, std::string_view whole) {
-  if (!list.is_array()) KeyPlace(whole).Expected(list, "a list");
-  ProfileOutcomes outcomes;
-  for (const json& each : list) outcomes.push_back(ProfileOutcomeOf(each, whole));
-  return outcomes;
 }
 
 json ToJson(const ProfileOutcomes& outcomes) {

@@ -232,7 +232,6 @@ Fingerprint FingerprintOf(const nlohmann::json& stored, std::string_view whole =
 nlohmann::json ToJson(const Fingerprint& fingerprint);
 ProfileOutcome ProfileOutcomeOf(const nlohmann::json& stored, std::string_view whole);
 nlohmann::json ToJson(const ProfileOutcome& outcome);
-ProfileOutcomes ProfileOutcomesOf(const nlohmann::json& list, std::string_view whole);
 nlohmann::json ToJson(const ProfileOutcomes& outcomes);
 
 }  // namespace sparfuse::harness

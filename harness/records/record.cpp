@@ -105,10 +105,50 @@ std::string NumberText(const KeyInfo& info) {
                           : "number, " + Text(info.range);
 }
 
-KeyInfo WithChoices(const KeyInfo& info, std::span<const std::string> choices) {
-  KeyInfo with = info;
-  with.choices.assign(choices.begin(), choices.end());
-  return with;
+std::vector<std::string> KeyInfo::Choices() const {
+  return {choices.begin(), std::ranges::find(choices, nullptr)};
+}
+
+json WriteKeys(RecordKeys keys, const void* record, const void* initial, WrittenFor purpose) {
+  json made = json::object();
+  for (const RecordKey& key : keys) {
+    const bool may_lack = key.optional || (key.later && purpose == WrittenFor::kIdentity);
+    if (key.IsIn(record) && !(may_lack && key.form->equal(key.member(record), key.member(initial))))
+      made[key.name] = key.Write(record, purpose);
+  }
+  return made;
+}
+
+void ReadKeys(RecordKeys keys, const json& from, const KeyPlace& place, void* record) {
+  if (!from.is_object()) place.Expected(from, "an object");
+  std::size_t known = 0;
+  for (const RecordKey& key : keys) {
+    if (!key.IsIn(record)) continue;
+    const auto found = from.find(key.name);
+    if (found != from.end()) {
+      key.Read(*found, KeyPlace(place, key.name), record);
+      ++known;
+    } else if (!key.later && !key.optional) {
+      place.Missing(key.name);
+    }
+  }
+  if (known == from.size()) return;
+  std::vector<std::string> names;
+  for (const RecordKey& key : keys) {
+    if (key.IsIn(record)) names.emplace_back(key.name);
+  }
+  for (const auto& [name, value] : from.items()) {
+    if (std::ranges::find(names, name) == names.end()) place.Unknown(name, names);
+  }
+}
+
+void ScrubKeys(RecordKeys keys, void* record, const Scrubber& scrubber) {
+  for (const RecordKey& key : keys)
+    key.form->scrub(const_cast<void*>(key.member(record)), key.leaves, scrubber);
+}
+
+void ListLeavingKeys(RecordKeys keys, const std::string& before, LeavingKeys& list) {
+  for (const RecordKey& key : keys) key.form->list(key, before + key.name, list);
 }
 
 void Form<std::string>::Read(const json& from, const KeyInfo& info, const KeyPlace& place,
@@ -119,16 +159,16 @@ void Form<std::string>::Read(const json& from, const KeyInfo& info, const KeyPla
   value = from.get<std::string>();
 }
 
-std::string Form<std::string>::TypeText(const KeyInfo& info) {
-  return info.choices.empty() ? "string" : fmt::format("\"{}\"", fmt::join(info.choices, "\", \""));
+std::string TextOfChoices(std::span<const std::string> choices) {
+  return choices.empty() ? "string" : fmt::format("\"{}\"", fmt::join(choices, "\", \""));
 }
 
-std::string Form<std::string>::WhatIsWrong(const KeyInfo& info, const json& given) {
+std::string WhatIsWrongWithChoice(const json& given, std::span<const std::string> choices) {
   if (!given.is_string()) return "a string";
   const auto& text = given.get_ref<const std::string&>();
-  if (info.choices.empty() || std::ranges::count(info.choices, text) > 0) return "";
-  const std::string nearest = NearestName(text, info.choices);
-  return fmt::format("one of {}{}", fmt::join(info.choices, ", "),
+  if (choices.empty() || std::ranges::count(choices, text) > 0) return "";
+  const std::string nearest = NearestName(text, choices);
+  return fmt::format("one of {}{}", fmt::join(choices, ", "),
                      nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
 }
 

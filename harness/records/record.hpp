@@ -10,11 +10,14 @@
 //
 // The type of a key is its member's, its default the member's initialiser. A record's source file
 // defines the table, KeysOf<Record>(), and functions for the rest of the program: ToJson, RecordOf.
+// Tables are constants, and what reads and writes them is no template: a key costs the compiler a
+// function that finds its member.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -73,10 +76,10 @@ struct CellRole {
 
 struct KeyInfo {
   const char* name = "";
-  Range range = {};                       // of numbers, also in lists; {0, 0}: any
-  bool above_least = false;               // the least is no value: (0, 1]
-  std::vector<std::string> choices = {};  // of strings; empty: any
-  const char* type = "";                  // in words, if the member's type does not tell
+  Range range = {};                         // of numbers, also in lists; {0, 0}: any
+  bool above_least = false;                 // the least is no value: (0, 1]
+  std::array<const char*, 4> choices = {};  // of strings; none: any
+  const char* type = "";                    // in words, if the member's type does not tell
   const char* unit = "";
   const char* fallback = "";  // the default in words or as TOML; "": a file must give the key
   const char* meaning = "";   // one sentence
@@ -96,6 +99,7 @@ struct KeyInfo {
   bool computed = false;  // of a cell: no file gives it
   CellRole cell = {};
 
+  std::vector<std::string> Choices() const;
   bool has_range() const { return range.least != 0 || range.most != 0; }
   nlohmann::json NoValue() const { return *none ? nlohmann::json(none) : nlohmann::json(); }
 };
@@ -146,26 +150,82 @@ struct Form;
 // The keys of a record that leave ("config.workers"), and how: "number", or the name of a Leaves.
 using LeavingKeys = std::map<std::string, std::string>;
 
-template <class Record>
-struct RecordKey : KeyInfo {
-  bool (*is_there)(const Record&) = nullptr;  // null: in every record
-  nlohmann::json (*write)(const Record&, const KeyInfo&, WrittenFor) = nullptr;
-  void (*read)(const nlohmann::json&, const KeyInfo&, const KeyPlace&, Record&) = nullptr;
-  void (*scrub)(Record&, Leaves, const Scrubber&) = nullptr;
-  bool (*is_initial)(const Record&) = nullptr;
-  void (*list)(const KeyInfo&, const std::string& key, LeavingKeys&) = nullptr;
-  std::string (*type_text)(const KeyInfo&) = nullptr;
-  std::string (*what_is_wrong)(const KeyInfo&, const nlohmann::json&) = nullptr;
+template <class Value>
+void ListLeaving(const KeyInfo& info, const std::string& key, LeavingKeys& list);
 
-  // Restricts the key to records for which `there` is true.
-  RecordKey If(bool (*there)(const Record&)) && {
-    is_there = there;
-    return std::move(*this);
+// The form of a type, for functions that do not know the type.
+struct KeyForm {
+  nlohmann::json (*write)(const void* value, const KeyInfo&, WrittenFor);
+  void (*read)(const nlohmann::json&, const KeyInfo&, const KeyPlace&, void* value);
+  void (*scrub)(void* value, Leaves, const Scrubber&);
+  bool (*equal)(const void* value, const void* other);
+  void (*list)(const KeyInfo&, const std::string& key, LeavingKeys&);
+  std::string (*type_text)(const KeyInfo&);
+  std::string (*what_is_wrong)(const KeyInfo&, const nlohmann::json&);
+};
+
+template <class Value, class As>
+inline constexpr KeyForm kKeyForm = {
+    [](const void* value, const KeyInfo& info, WrittenFor purpose) -> nlohmann::json {
+      return As::Write(*static_cast<const Value*>(value), info, purpose);
+    },
+    [](const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place, void* value) {
+      As::Read(from, info, place, *static_cast<Value*>(value));
+    },
+    [](void* value, Leaves leaves, const Scrubber& scrubber) {
+      As::Scrub(*static_cast<Value*>(value), leaves, scrubber);
+    },
+    [](const void* value, const void* other) {
+      return *static_cast<const Value*>(value) == *static_cast<const Value*>(other);
+    },
+    &ListLeaving<Value>,
+    &As::TypeText,
+    &As::WhatIsWrong};
+
+// `record`: one of the table's.
+struct RecordKey : KeyInfo {
+  const KeyForm* form = nullptr;
+  const void* (*member)(const void* record) = nullptr;
+  bool (*is_there)(const void* record) = nullptr;  // null: in every record
+
+  bool IsIn(const void* record) const { return is_there == nullptr || is_there(record); }
+  nlohmann::json Write(const void* record, WrittenFor purpose) const {
+    return form->write(member(record), *this, purpose);
+  }
+  void Read(const nlohmann::json& from, const KeyPlace& place, void* record) const {
+    form->read(from, *this, place, const_cast<void*>(member(record)));
+  }
+  std::string TypeText() const { return form->type_text(*this); }
+  std::string WhatIsWrong(const nlohmann::json& given) const {
+    return form->what_is_wrong(*this, given);
+  }
+};
+using RecordKeys = std::span<const RecordKey>;
+
+// A key on its way into the table of its record.
+template <class Record>
+struct KeyOf : RecordKey {
+  // Restricts the key to records for which a function without captures is true.
+  template <class There>
+  constexpr KeyOf If(There) && {
+    is_there = [](const void* record) { return There()(*static_cast<const Record*>(record)); };
+    return *this;
   }
 };
 
-template <class Value>
-void ListLeaving(const KeyInfo& info, const std::string& key, LeavingKeys& list);
+template <class Record, std::same_as<KeyOf<Record>>... Keys>
+constexpr std::array<RecordKey, sizeof...(Keys)> KeyTable(Keys... keys) {
+  return {keys...};
+}
+
+// A table of the keys of one and then of the other.
+template <std::size_t kFirst, std::size_t kSecond>
+constexpr auto Joined(const std::array<RecordKey, kFirst>& first,
+                      const std::array<RecordKey, kSecond>& second) {
+  std::array<RecordKey, kFirst + kSecond> joined;
+  std::ranges::copy(second, std::ranges::copy(first, joined.begin()).out);
+  return joined;
+}
 
 template <class Member>
 struct MemberOf;
@@ -182,94 +242,62 @@ const Record& Initial() {
   return kInitial;
 }
 
-// Of: a record that derives from the member's owner and has a table of its own.
-template <auto kMember, class Of = typename MemberOf<decltype(kMember)>::Record>
-RecordKey<Of> Key(KeyInfo info) {
-  using Record = Of;
-  using Value = typename MemberOf<decltype(kMember)>::Value;
-  RecordKey<Record> key{std::move(info)};
-  key.write = [](const Record& record, const KeyInfo& of, WrittenFor purpose) {
-    return Form<Value>::Write(record.*kMember, of, purpose);
-  };
-  key.read = [](const nlohmann::json& from, const KeyInfo& of, const KeyPlace& place,
-                Record& record) { Form<Value>::Read(from, of, place, record.*kMember); };
-  key.scrub = [](Record& record, Leaves as, const Scrubber& scrubber) {
-    Form<Value>::Scrub(record.*kMember, as, scrubber);
-  };
-  key.is_initial = [](const Record& record) {
-    return record.*kMember == Initial<Record>().*kMember;
-  };
-  key.list = &ListLeaving<Value>;
-  key.type_text = &Form<Value>::TypeText;
-  key.what_is_wrong = &Form<Value>::WhatIsWrong;
-  return key;
+// Of: a record that derives from the member's owner and has a table of its own. As: a form that
+// differs from the type's.
+template <auto kMember, class Of = typename MemberOf<decltype(kMember)>::Record,
+          class As = Form<typename MemberOf<decltype(kMember)>::Value>>
+constexpr KeyOf<Of> Key(const KeyInfo& info) {
+  return {{info, &kKeyForm<typename MemberOf<decltype(kMember)>::Value, As>,
+           [](const void* record) -> const void* {
+             return &(static_cast<const Of*>(record)->*kMember);
+           }}};
 }
 
 // The table of a record's keys. Each is read after the keys before it. Each record specialises it.
 template <class Record>
-const std::vector<RecordKey<Record>>& KeysOf();
+RecordKeys KeysOf();
 
 template <class Value>
 concept IsRecord = requires {
-  { KeysOf<Value>() } -> std::same_as<const std::vector<RecordKey<Value>>&>;
+  { KeysOf<Value>() } -> std::same_as<RecordKeys>;
 }
 &&std::is_class_v<Value>;
 
+// initial: the record as it is made.
+nlohmann::json WriteKeys(RecordKeys keys, const void* record, const void* initial,
+                         WrittenFor purpose);
+
 template <class Record>
 nlohmann::json WriteRecord(const Record& record, WrittenFor purpose = WrittenFor::kFile) {
-  nlohmann::json made = nlohmann::json::object();
-  for (const RecordKey<Record>& key : KeysOf<Record>()) {
-    if (key.is_there != nullptr && !key.is_there(record)) continue;
-    const bool may_lack = key.optional || (key.later && purpose == WrittenFor::kIdentity);
-    if (may_lack && key.is_initial(record)) continue;
-    made[key.name] = key.write(record, key, purpose);
-  }
-  return made;
+  return WriteKeys(KeysOf<Record>(), &record, &Initial<Record>(), purpose);
 }
 
-// Throws Error{kData} naming the file, the key, the value and the expected form.
+// Throws Error{kData} naming the file, the key, the value and the expected form. record: as made.
+void ReadKeys(RecordKeys keys, const nlohmann::json& from, const KeyPlace& place, void* record);
+
+// Throws as ReadKeys.
 template <class Record>
 void ReadRecord(const nlohmann::json& from, const KeyPlace& place, Record& record) {
-  if (!from.is_object()) place.Expected(from, "an object");
   record = Record();
-  std::size_t known = 0;
-  for (const RecordKey<Record>& key : KeysOf<Record>()) {
-    if (key.is_there != nullptr && !key.is_there(record)) continue;
-    const auto found = from.find(key.name);
-    if (found != from.end()) {
-      key.read(*found, key, KeyPlace(place, key.name), record);
-      ++known;
-    } else if (!key.later && !key.optional) {
-      place.Missing(key.name);
-    }
-  }
-  if (known == from.size()) return;
-  std::vector<std::string> names;
-  for (const RecordKey<Record>& key : KeysOf<Record>()) {
-    if (key.is_there == nullptr || key.is_there(record)) names.emplace_back(key.name);
-  }
-  for (const auto& [name, value] : from.items()) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) place.Unknown(name, names);
-  }
+  ReadKeys(KeysOf<Record>(), from, place, &record);
 }
 
-// whole: its name in errors. Throws as ReadRecord.
+// whole: its name in errors. Throws as ReadKeys.
 template <class Record>
 Record RecordOf(const nlohmann::json& stored, std::string_view whole) {
   Record record;
-  ReadRecord(stored, KeyPlace(whole), record);
+  ReadKeys(KeysOf<Record>(), stored, KeyPlace(whole), &record);
   return record;
 }
 
-template <class Record>
-void ScrubRecord(Record& record, const Scrubber& scrubber) {
-  for (const RecordKey<Record>& key : KeysOf<Record>()) key.scrub(record, key.leaves, scrubber);
-}
+void ScrubKeys(RecordKeys keys, void* record, const Scrubber& scrubber);
 
 template <class Record>
-void ListLeavingOf(const std::string& before, LeavingKeys& list) {
-  for (const RecordKey<Record>& key : KeysOf<Record>()) key.list(key, before + key.name, list);
+void ScrubRecord(Record& record, const Scrubber& scrubber) {
+  ScrubKeys(KeysOf<Record>(), &record, scrubber);
 }
+
+void ListLeavingKeys(RecordKeys keys, const std::string& before, LeavingKeys& list);
 
 // The JSON types of values.
 
@@ -340,6 +368,11 @@ struct Form<double> {
   }
 };
 
+// Of strings that are one of `choices`; if there are none, of any.
+std::string TextOfChoices(std::span<const std::string> choices);
+std::string WhatIsWrongWithChoice(const nlohmann::json& given,
+                                  std::span<const std::string> choices);
+
 template <>
 struct Form<std::string> {
   static nlohmann::json Write(const std::string& value, const KeyInfo& info, WrittenFor) {
@@ -351,35 +384,30 @@ struct Form<std::string> {
   static void Scrub(std::string& value, Leaves as, const Scrubber& scrubber) {
     value = scrubber.Scrubbed(value, as);
   }
-  static std::string TypeText(const KeyInfo& info);
-  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given);
+  static std::string TypeText(const KeyInfo& info) { return TextOfChoices(info.Choices()); }
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
+    return WhatIsWrongWithChoice(given, info.Choices());
+  }
 };
-
-// `info` with an enum's names as its choices.
-KeyInfo WithChoices(const KeyInfo& info, std::span<const std::string> choices);
 
 template <class Enum>
 requires std::is_enum_v<Enum>
 struct Form<Enum> {
   static nlohmann::json Write(Enum value, const KeyInfo&, WrittenFor) { return NameOf(value); }
-  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
-                   Enum& value) {
-    if (!from.is_string()) place.Expected(from, "a string");
-    const std::string wrong =
-        Form<std::string>::WhatIsWrong(WithChoices({.name = info.name}, NamesOf<Enum>()), from);
+  static void Read(const nlohmann::json& from, const KeyInfo&, const KeyPlace& place, Enum& value) {
+    const std::string wrong = WhatIsWrongWithChoice(from, NamesOf<Enum>());
     if (!wrong.empty()) place.Expected(from, wrong);
     value = ValueOf<Enum>(from.get<std::string>());
   }
   static void Scrub(Enum&, Leaves, const Scrubber&) {}
   // The choices that a user has: those that `info` lists, else all names.
-  static KeyInfo Chosen(const KeyInfo& info) {
-    return info.choices.empty() ? WithChoices(info, NamesOf<Enum>()) : info;
+  static std::vector<std::string> Choices(const KeyInfo& info) {
+    const std::span<const std::string> all = NamesOf<Enum>();
+    return info.choices[0] ? info.Choices() : std::vector(all.begin(), all.end());
   }
-  static std::string TypeText(const KeyInfo& info) {
-    return Form<std::string>::TypeText(Chosen(info));
-  }
+  static std::string TypeText(const KeyInfo& info) { return TextOfChoices(Choices(info)); }
   static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
-    return Form<std::string>::WhatIsWrong(Chosen(info), given);
+    return WhatIsWrongWithChoice(given, Choices(info));
   }
 };
 
@@ -552,7 +580,7 @@ void ListLeaving(const KeyInfo& info, const std::string& key, LeavingKeys& list)
     constexpr bool kNamed = std::is_same_v<Value, std::map<std::string, Inner>>;
     ListLeaving<Inner>(info, kNamed ? key + ".*" : key, list);
   } else if constexpr (requires { Form<Value>::kHasTable; }) {
-    ListLeavingOf<Value>(key + ".", list);
+    ListLeavingKeys(KeysOf<Value>(), key + ".", list);
   } else if constexpr (std::is_arithmetic_v<Value>) {
     list.emplace(key, "number");
   } else {

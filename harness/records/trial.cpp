@@ -31,44 +31,44 @@ std::span<const std::string> NamesOf<TrialStatus>() {
 }
 
 template <>
-const std::vector<RecordKey<MetricValue>>& KeysOf<MetricValue>() {
-  static const std::vector<RecordKey<MetricValue>> kKeys = {
-      Key<&MetricValue::value>({.name = "value"}),
-      Key<&MetricValue::unit>({.name = "unit", .leaves = Leaves::kOption})};
+RecordKeys KeysOf<MetricValue>() {
+  static constexpr auto kKeys =
+      KeyTable<MetricValue>(Key<&MetricValue::value>({.name = "value"}),
+                            Key<&MetricValue::unit>({.name = "unit", .leaves = Leaves::kOption}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Series>>& KeysOf<Series>() {
-  static const std::vector<RecordKey<Series>> kKeys = {
-      Key<&Series::rows>({.name = "rows", .range = {0, 1e12}}),
-      Key<&Series::sampling>({.name = "sampling", .leaves = Leaves::kWords}),
-      Key<&Series::units>({.name = "units"})};
+RecordKeys KeysOf<Series>() {
+  static constexpr auto kKeys =
+      KeyTable<Series>(Key<&Series::rows>({.name = "rows", .range = {0, 1e12}}),
+                       Key<&Series::sampling>({.name = "sampling", .leaves = Leaves::kWords}),
+                       Key<&Series::units>({.name = "units"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Failure>>& KeysOf<Failure>() {
-  static const std::vector<RecordKey<Failure>> kKeys = {
-      Key<&Failure::kind>({.name = "kind", .leaves = Leaves::kOption}),
-      Key<&Failure::rank>({.name = "rank", .later = true}),
-      Key<&Failure::signal>({.name = "signal", .later = true})};
+RecordKeys KeysOf<Failure>() {
+  static constexpr auto kKeys =
+      KeyTable<Failure>(Key<&Failure::kind>({.name = "kind", .leaves = Leaves::kOption}),
+                        Key<&Failure::rank>({.name = "rank", .later = true}),
+                        Key<&Failure::signal>({.name = "signal", .later = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<LayoutTensor>>& KeysOf<LayoutTensor>() {
+RecordKeys KeysOf<LayoutTensor>() {
   using L = LayoutTensor;
-  static const std::vector<RecordKey<L>> kKeys = {
+  static constexpr auto kKeys = KeyTable<L>(
       Key<&L::name>({.name = "name", .leaves = Leaves::kPlace}), Key<&L::shape>({.name = "shape"}),
-      Key<&L::numel>({.name = "numel"}), Key<&L::dense>({.name = "dense"})};
+      Key<&L::numel>({.name = "numel"}), Key<&L::dense>({.name = "dense"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<OthersConfig>>& KeysOf<OthersConfig>() {
+RecordKeys KeysOf<OthersConfig>() {
   using C = OthersConfig;
-  static const std::vector<RecordKey<C>> kKeys = {
+  static constexpr auto kKeys = KeyTable<C>(
       Key<&C::kind>({.name = "kind", .leaves = Leaves::kOption}),
       Key<&C::mode>({.name = "mode", .leaves = Leaves::kOption}),
       Key<&C::metric>({.name = "metric", .leaves = Leaves::kOption}),
@@ -80,14 +80,14 @@ const std::vector<RecordKey<OthersConfig>>& KeysOf<OthersConfig>() {
       Key<&C::network_gbps>({.name = "network_gbps", .unit = "Gbit/s", .optional = true}),
       Key<&C::target>({.name = "target", .optional = true}),
       Key<&C::ranks_per_node>({.name = "ranks_per_node", .optional = true}),
-      Key<&C::batch_per_worker>({.name = "batch_per_worker", .optional = true})};
+      Key<&C::batch_per_worker>({.name = "batch_per_worker", .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<ImportedFrom>>& KeysOf<ImportedFrom>() {
+RecordKeys KeysOf<ImportedFrom>() {
   using I = ImportedFrom;
-  static const std::vector<RecordKey<I>> kKeys = {
+  static constexpr auto kKeys = KeyTable<I>(
       Key<&I::file>({.name = "file", .leaves = Leaves::kWords}),
       Key<&I::sha256>({.name = "sha256", .leaves = Leaves::kHash}),
       Key<&I::stated>({.name = "stated", .leaves = Leaves::kWords}),
@@ -95,18 +95,17 @@ const std::vector<RecordKey<ImportedFrom>>& KeysOf<ImportedFrom>() {
       Key<&I::steps>({.name = "steps", .optional = true}),
       Key<&I::standard_error>({.name = "standard_error", .optional = true}),
       Key<&I::implied_gbps>({.name = "implied_gbps", .unit = "Gbit/s", .optional = true}),
-      Key<&I::doubt>({.name = "doubt", .leaves = Leaves::kWords, .optional = true})};
+      Key<&I::doubt>({.name = "doubt", .leaves = Leaves::kWords, .optional = true}));
   return kKeys;
 }
 
 namespace {
 
 template <class Record>
-std::vector<RecordKey<Record>> KeysOfResult() {
+constexpr auto KeysOfResult() {
   using R = TrialResult;
-  return {
-      Key<&R::status, Record>({.name = "status"}),
-      Key<&R::metrics, Record>({.name = "metrics"}),
+  return KeyTable<Record>(
+      Key<&R::status, Record>({.name = "status"}), Key<&R::metrics, Record>({.name = "metrics"}),
       Key<&R::checks, Record>({.name = "checks", .later = true}),
       Key<&R::series, Record>({.name = "series", .optional = true}),
       Key<&R::machine, Record>({.name = "machine", .optional = true}),
@@ -115,108 +114,101 @@ std::vector<RecordKey<Record>> KeysOfResult() {
       Key<&R::layout, Record>({.name = "layout", .optional = true}),
       Key<&R::sampling, Record>({.name = "sampling", .leaves = Leaves::kWords, .optional = true}),
       Key<&R::rounds, Record>({.name = "rounds", .unit = "seconds", .optional = true}),
-      Key<&R::draws, Record>({.name = "draws", .unit = "seconds", .optional = true})};
+      Key<&R::draws, Record>({.name = "draws", .unit = "seconds", .optional = true}));
 }
 
 // The system has a JSON form that differs from its table (node.cpp).
-RecordKey<Trial> SystemOfTrial() {
-  RecordKey<Trial> key = Key<&Trial::system>({.name = "system", .optional = true});
-  key.write = [](const Trial& trial, const KeyInfo&, WrittenFor) { return ToJson(trial.system); };
-  key.read = [](const json& from, const KeyInfo& info, const KeyPlace& place, Trial& trial) {
+struct SystemOfTrial : Form<System> {
+  static json Write(const System& system, const KeyInfo&, WrittenFor) { return ToJson(system); }
+  static void Read(const json& from, const KeyInfo& info, const KeyPlace& place, System& system) {
     try {
-      trial.system = SystemOf(from, info.name);
+      system = SystemOf(from, info.name);
     } catch (const Error& error) {
       place.Expected(from, fmt::format("a system ({})", error.what()));
     }
-  };
-  return key;
-}
+  }
+};
 
-RecordKey<Trial> ConfigOfTrial() {
-  RecordKey<Trial> key = Key<&Trial::config>({.name = "config", .type = "table"});
-  key.read = [](const json& from, const KeyInfo&, const KeyPlace& place, Trial& trial) {
+struct ConfigOfTrial : Form<json> {
+  static void Read(const json& from, const KeyInfo&, const KeyPlace& place, json& config) {
     if (!from.is_object()) place.Expected(from, "an object");
-    trial.config = from;
-  };
-  key.scrub = [](Trial& trial, Leaves, const Scrubber& scrubber) {
-    trial.config = ScrubbedConfig(trial.config, scrubber);
-  };
-  return key;
-}
+    config = from;
+  }
+  static void Scrub(json& config, Leaves, const Scrubber& scrubber) {
+    config = ScrubbedConfig(config, scrubber);
+  }
+};
 
 }  // namespace
 
 template <>
-const std::vector<RecordKey<Outcome>>& KeysOf<Outcome>() {
+RecordKeys KeysOf<Outcome>() {
   using O = Outcome;
-  static const std::vector<RecordKey<O>> kKeys = [] {
-    std::vector<RecordKey<O>> keys = KeysOfResult<O>();
-    const auto add = [&](RecordKey<O> key) { keys.push_back(std::move(key)); };
-    add(Key<&O::reason>({.name = "reason", .leaves = Leaves::kWords, .optional = true}));
-    add(Key<&O::turn_seconds>(
-        {.name = "turn_seconds", .range = {0, kMostSeconds}, .optional = true}));
-    add(Key<&O::plan>({.name = "plan", .optional = true}));
-    add(Key<&O::plans>({.name = "plans", .leaves = Leaves::kOption, .optional = true}));
-    add(Key<&O::profile>({.name = "profile", .leaves = Leaves::kOption, .optional = true}));
-    add(Key<&O::fingerprint>({.name = "fingerprint", .optional = true}));
-    add(Key<&O::selection>({.name = "selection", .leaves = Leaves::kOption, .optional = true}));
-    add(Key<&O::selection_counters>({.name = "selection_counters", .optional = true}));
-    add(Key<&O::assumed>({.name = "assumed", .optional = true}));
-    add(Key<&O::n>({.name = "n", .optional = true}));
-    add(Key<&O::calibration>({.name = "calibration", .optional = true}));
-    add(Key<&O::inputs>({.name = "inputs", .optional = true}));
-    add(Key<&O::card>({.name = "card", .optional = true}));
-    add(Key<&O::table>({.name = "table", .optional = true}));
-    return keys;
-  }();
+  static constexpr auto kKeys = Joined(
+      KeysOfResult<O>(),
+      KeyTable<O>(
+          Key<&O::reason>({.name = "reason", .leaves = Leaves::kWords, .optional = true}),
+          Key<&O::turn_seconds>(
+              {.name = "turn_seconds", .range = {0, kMostSeconds}, .optional = true}),
+          Key<&O::plan>({.name = "plan", .optional = true}),
+          Key<&O::plans>({.name = "plans", .leaves = Leaves::kOption, .optional = true}),
+          Key<&O::profile>({.name = "profile", .leaves = Leaves::kOption, .optional = true}),
+          Key<&O::fingerprint>({.name = "fingerprint", .optional = true}),
+          Key<&O::selection>({.name = "selection", .leaves = Leaves::kOption, .optional = true}),
+          Key<&O::selection_counters>({.name = "selection_counters", .optional = true}),
+          Key<&O::assumed>({.name = "assumed", .optional = true}),
+          Key<&O::n>({.name = "n", .optional = true}),
+          Key<&O::calibration>({.name = "calibration", .optional = true}),
+          Key<&O::inputs>({.name = "inputs", .optional = true}),
+          Key<&O::card>({.name = "card", .optional = true}),
+          Key<&O::table>({.name = "table", .optional = true})));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Trial>>& KeysOf<Trial>() {
+RecordKeys KeysOf<Trial>() {
   using T = Trial;
-  static const std::vector<RecordKey<T>> kKeys = [] {
-    std::vector<RecordKey<T>> keys;
-    const auto add = [&](RecordKey<T> key) { keys.push_back(std::move(key)); };
-    add(Key<&T::schema>({.name = "schema"}));
-    add(Key<&T::trial_id>({.name = "trial_id", .leaves = Leaves::kPlace}));
-    add(Key<&T::original_id>({.name = "original_id", .leaves = Leaves::kPlace, .optional = true}));
-    add(Key<&T::origin>({.name = "origin", .leaves = Leaves::kHash, .optional = true}));
-    add(Key<&T::redaction>({.name = "redaction", .optional = true}));
-    add(Key<&T::experiment>({.name = "experiment", .leaves = Leaves::kPlace}));
-    add(Key<&T::part>({.name = "part", .leaves = Leaves::kPlace}));
-    add(Key<&T::block>({.name = "block", .range = {0, kMostBlock}}));
-    add(Key<&T::seed>({.name = "seed"}));
-    for (RecordKey<T>& key : KeysOfResult<T>()) add(std::move(key));
-    add(Key<&T::failure, T>({.name = "failure", .later = true}));
-    add(ConfigOfTrial());
-    add(Key<&T::config_hash>({.name = "config_hash", .leaves = Leaves::kHash}));
-    add(SystemOfTrial());
-    add(Key<&T::system_hash>({.name = "system_hash", .leaves = Leaves::kHash}));
-    add(Key<&T::revisions>({.name = "revisions"}));
-    add(Key<&T::sources>({.name = "sources", .leaves = Leaves::kHash, .optional = true}));
-    add(Key<&T::source>({.name = "source", .optional = true}));
-    add(Key<&T::environment>({.name = "environment", .optional = true}));
-    add(Key<&T::launch>({.name = "launch", .optional = true}));
-    add(Key<&T::fingerprint>({.name = "fingerprint", .optional = true}));
-    add(Key<&T::imported>({.name = "imported", .optional = true}));
-    add(Key<&T::started_utc>({.name = "started_utc"}));
-    add(Key<&T::seconds>({.name = "seconds", .range = {0, kMostSeconds}, .unit = "seconds"}));
-    add(Key<&T::files>({.name = "files", .optional = true}));
-    return keys;
-  }();
+  static constexpr auto kKeys = Joined(
+      Joined(KeyTable<T>(
+                 Key<&T::schema>({.name = "schema"}),
+                 Key<&T::trial_id>({.name = "trial_id", .leaves = Leaves::kPlace}),
+                 Key<&T::original_id>(
+                     {.name = "original_id", .leaves = Leaves::kPlace, .optional = true}),
+                 Key<&T::origin>({.name = "origin", .leaves = Leaves::kHash, .optional = true}),
+                 Key<&T::redaction>({.name = "redaction", .optional = true}),
+                 Key<&T::experiment>({.name = "experiment", .leaves = Leaves::kPlace}),
+                 Key<&T::part>({.name = "part", .leaves = Leaves::kPlace}),
+                 Key<&T::block>({.name = "block", .range = {0, kMostBlock}}),
+                 Key<&T::seed>({.name = "seed"})),
+             KeysOfResult<T>()),
+      KeyTable<T>(
+          Key<&T::failure, T>({.name = "failure", .later = true}),
+          Key<&T::config, T, ConfigOfTrial>({.name = "config", .type = "table"}),
+          Key<&T::config_hash>({.name = "config_hash", .leaves = Leaves::kHash}),
+          Key<&T::system, T, SystemOfTrial>({.name = "system", .optional = true}),
+          Key<&T::system_hash>({.name = "system_hash", .leaves = Leaves::kHash}),
+          Key<&T::revisions>({.name = "revisions"}),
+          Key<&T::sources>({.name = "sources", .leaves = Leaves::kHash, .optional = true}),
+          Key<&T::source>({.name = "source", .optional = true}),
+          Key<&T::environment>({.name = "environment", .optional = true}),
+          Key<&T::launch>({.name = "launch", .optional = true}),
+          Key<&T::fingerprint>({.name = "fingerprint", .optional = true}),
+          Key<&T::imported>({.name = "imported", .optional = true}),
+          Key<&T::started_utc>({.name = "started_utc"}),
+          Key<&T::seconds>({.name = "seconds", .range = {0, kMostSeconds}, .unit = "seconds"}),
+          Key<&T::files>({.name = "files", .optional = true})));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Annotation>>& KeysOf<Annotation>() {
+RecordKeys KeysOf<Annotation>() {
   using A = Annotation;
-  static const std::vector<RecordKey<A>> kKeys = {
-      Key<&A::annotation_id>({.name = "annotation_id", .leaves = Leaves::kPlace}),
-      Key<&A::trial_id>({.name = "trial_id", .leaves = Leaves::kPlace}),
-      Key<&A::reason>({.name = "reason", .leaves = Leaves::kWords}),
-      Key<&A::created_utc>({.name = "created_utc"}),
-      Key<&A::redaction>({.name = "redaction", .optional = true})};
+  static constexpr auto kKeys =
+      KeyTable<A>(Key<&A::annotation_id>({.name = "annotation_id", .leaves = Leaves::kPlace}),
+                  Key<&A::trial_id>({.name = "trial_id", .leaves = Leaves::kPlace}),
+                  Key<&A::reason>({.name = "reason", .leaves = Leaves::kWords}),
+                  Key<&A::created_utc>({.name = "created_utc"}),
+                  Key<&A::redaction>({.name = "redaction", .optional = true}));
   return kKeys;
 }
 
@@ -323,9 +315,9 @@ void KeepReadable(json& trial, const char* part, const std::vector<std::string>&
 template <class Record>
 void CheckKeysThatAreThere(const KeyPlace& place, const json& config) {
   Record read;
-  for (const RecordKey<Record>& key : KeysOf<Record>()) {
+  for (const RecordKey& key : KeysOf<Record>()) {
     const auto found = config.find(key.name);
-    if (found != config.end()) key.read(*found, key, KeyPlace(place, key.name), read);
+    if (found != config.end()) key.Read(*found, KeyPlace(place, key.name), &read);
   }
 }
 

@@ -18,126 +18,109 @@ namespace sparfuse::harness {
 using nlohmann::json;
 
 template <>
-const std::vector<RecordKey<UnitTensors>>& KeysOf<UnitTensors>() {
+RecordKeys KeysOf<UnitTensors>() {
   using U = UnitTensors;
-  static const std::vector<RecordKey<U>> kKeys = {
-      Key<&U::names>({.name = "names"}), Key<&U::elements>({.name = "elements"}),
-      Key<&U::partitions>({.name = "partitions", .optional = true}),
-      Key<&U::path>({.name = "path", .optional = true})};
+  static constexpr auto kKeys =
+      KeyTable<U>(Key<&U::names>({.name = "names"}), Key<&U::elements>({.name = "elements"}),
+                  Key<&U::partitions>({.name = "partitions", .optional = true}),
+                  Key<&U::path>({.name = "path", .optional = true}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<StepWait>>& KeysOf<StepWait>() {
+RecordKeys KeysOf<StepWait>() {
   using W = StepWait;
-  static const std::vector<RecordKey<W>> kKeys = {
-      Key<&W::what>({.name = "for"}), Key<&W::unit>({.name = "unit"}),
-      Key<&W::seconds>({.name = "seconds"}),
-      Key<&W::until_last_rank_seconds>({.name = "until_last_rank_seconds"}),
-      Key<&W::tensors>({.name = "tensors"})};
+  static constexpr auto kKeys =
+      KeyTable<W>(Key<&W::what>({.name = "for"}), Key<&W::unit>({.name = "unit"}),
+                  Key<&W::seconds>({.name = "seconds"}),
+                  Key<&W::until_last_rank_seconds>({.name = "until_last_rank_seconds"}),
+                  Key<&W::tensors>({.name = "tensors"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<BesideBackward>>& KeysOf<BesideBackward>() {
+RecordKeys KeysOf<BesideBackward>() {
   using B = BesideBackward;
-  static const std::vector<RecordKey<B>> kKeys = {
-      Key<&B::exchanges>({.name = "exchanges"}), Key<&B::lanes>({.name = "lanes"}),
-      Key<&B::other_lanes_sparsify>({.name = "other_lanes_sparsify"})};
+  static constexpr auto kKeys =
+      KeyTable<B>(Key<&B::exchanges>({.name = "exchanges"}), Key<&B::lanes>({.name = "lanes"}),
+                  Key<&B::other_lanes_sparsify>({.name = "other_lanes_sparsify"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<TracedSteps>>& KeysOf<TracedSteps>() {
+RecordKeys KeysOf<TracedSteps>() {
   using T = TracedSteps;
-  static const std::vector<RecordKey<T>> kKeys = {
-      Key<&T::steps>({.name = "steps"}), Key<&T::ranks>({.name = "ranks"}),
-      Key<&T::sampling>({.name = "sampling"}), Key<&T::waits>({.name = "waits"}),
-      Key<&T::beside_backward>({.name = "beside_backward"})};
+  static constexpr auto kKeys =
+      KeyTable<T>(Key<&T::steps>({.name = "steps"}), Key<&T::ranks>({.name = "ranks"}),
+                  Key<&T::sampling>({.name = "sampling"}), Key<&T::waits>({.name = "waits"}),
+                  Key<&T::beside_backward>({.name = "beside_backward"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<BlockSteps>>& KeysOf<BlockSteps>() {
+RecordKeys KeysOf<BlockSteps>() {
   using B = BlockSteps;
-  static const std::vector<RecordKey<B>> kKeys = {
-      Key<&B::parts>({.name = "parts"}),
-      Key<&B::quartiles>({.name = "quartiles"}),
-      Key<&B::steps>({.name = "steps"}),
-      Key<&B::middle>({.name = "middle"}),
-      Key<&B::plan>({.name = "plan", .empty_is_null = true}),
-      Key<&B::traces>({.name = "traces"})};
+  static constexpr auto kKeys = KeyTable<B>(
+      Key<&B::parts>({.name = "parts"}), Key<&B::quartiles>({.name = "quartiles"}),
+      Key<&B::steps>({.name = "steps"}), Key<&B::middle>({.name = "middle"}),
+      Key<&B::plan>({.name = "plan", .empty_is_null = true}), Key<&B::traces>({.name = "traces"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<StepDifference>>& KeysOf<StepDifference>() {
+RecordKeys KeysOf<StepDifference>() {
   using D = StepDifference;
-  static const std::vector<RecordKey<D>> kKeys = {
-      Key<&D::value>({.name = "value"}), Key<&D::low>({.name = "low"}),
-      Key<&D::high>({.name = "high"}), Key<&D::n>({.name = "n"})};
+  static constexpr auto kKeys =
+      KeyTable<D>(Key<&D::value>({.name = "value"}), Key<&D::low>({.name = "low"}),
+                  Key<&D::high>({.name = "high"}), Key<&D::n>({.name = "n"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<PartOfStep>>& KeysOf<PartOfStep>() {
+RecordKeys KeysOf<PartOfStep>() {
   using P = PartOfStep;
-  static const std::vector<RecordKey<P>> kKeys = {
-      Key<&P::name>({.name = "name"}), Key<&P::of>({.name = "of"}), Key<&P::over>({.name = "over"}),
-      Key<&P::difference>({.name = "difference"})};
+  static constexpr auto kKeys =
+      KeyTable<P>(Key<&P::name>({.name = "name"}), Key<&P::of>({.name = "of"}),
+                  Key<&P::over>({.name = "over"}), Key<&P::difference>({.name = "difference"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<TracedMeans>>& KeysOf<TracedMeans>() {
+RecordKeys KeysOf<TracedMeans>() {
   using T = TracedMeans;
-  static const std::vector<RecordKey<T>> kKeys = {
-      Key<&T::blocks>({.name = "blocks"}),
-      Key<&T::steps>({.name = "steps"}),
-      Key<&T::ranks>({.name = "ranks"}),
-      Key<&T::sampling>({.name = "sampling"}),
-      Key<&T::plans>({.name = "plans"}),
-      Key<&T::waits>({.name = "waits"}),
-      Key<&T::exposed_seconds>({.name = "exposed_seconds"}),
-      Key<&T::until_last_rank_seconds>({.name = "until_last_rank_seconds"}),
-      Key<&T::beside_backward>({.name = "beside_backward"})};
+  static constexpr auto kKeys =
+      KeyTable<T>(Key<&T::blocks>({.name = "blocks"}), Key<&T::steps>({.name = "steps"}),
+                  Key<&T::ranks>({.name = "ranks"}), Key<&T::sampling>({.name = "sampling"}),
+                  Key<&T::plans>({.name = "plans"}), Key<&T::waits>({.name = "waits"}),
+                  Key<&T::exposed_seconds>({.name = "exposed_seconds"}),
+                  Key<&T::until_last_rank_seconds>({.name = "until_last_rank_seconds"}),
+                  Key<&T::beside_backward>({.name = "beside_backward"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<ExplainedSide>>& KeysOf<ExplainedSide>() {
+RecordKeys KeysOf<ExplainedSide>() {
   using S = ExplainedSide;
-  static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::name>({.name = "name"}),
-      Key<&S::part>({.name = "part"}),
-      Key<&S::cell>({.name = "cell"}),
-      Key<&S::mode>({.name = "mode"}),
-      Key<&S::workers>({.name = "workers"}),
-      Key<&S::config_hash>({.name = "config_hash"}),
-      Key<&S::hardware>({.name = "hardware"}),
-      Key<&S::trials>({.name = "trials"}),
-      Key<&S::blocks_left_out>({.name = "blocks_left_out"}),
-      Key<&S::steps>({.name = "steps"}),
-      Key<&S::middle_steps>({.name = "middle_steps"}),
-      Key<&S::quartiles>({.name = "quartiles"}),
-      Key<&S::facts>({.name = "facts"}),
-      Key<&S::traces>({.name = "traces"})};
+  static constexpr auto kKeys = KeyTable<S>(
+      Key<&S::name>({.name = "name"}), Key<&S::part>({.name = "part"}),
+      Key<&S::cell>({.name = "cell"}), Key<&S::mode>({.name = "mode"}),
+      Key<&S::workers>({.name = "workers"}), Key<&S::config_hash>({.name = "config_hash"}),
+      Key<&S::hardware>({.name = "hardware"}), Key<&S::trials>({.name = "trials"}),
+      Key<&S::blocks_left_out>({.name = "blocks_left_out"}), Key<&S::steps>({.name = "steps"}),
+      Key<&S::middle_steps>({.name = "middle_steps"}), Key<&S::quartiles>({.name = "quartiles"}),
+      Key<&S::facts>({.name = "facts"}), Key<&S::traces>({.name = "traces"}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Explanation>>& KeysOf<Explanation>() {
+RecordKeys KeysOf<Explanation>() {
   using E = Explanation;
-  static const std::vector<RecordKey<E>> kKeys = {Key<&E::experiment>({.name = "experiment"}),
-                                                  Key<&E::of>({.name = "of"}),
-                                                  Key<&E::over>({.name = "over"}),
-                                                  Key<&E::paired>({.name = "paired"}),
-                                                  Key<&E::differ_in>({.name = "differ_in"}),
-                                                  Key<&E::unlike_in>({.name = "unlike_in"}),
-                                                  Key<&E::step>({.name = "step"}),
-                                                  Key<&E::align_wait>({.name = "align_wait"}),
-                                                  Key<&E::remainder>({.name = "remainder"}),
-                                                  Key<&E::parts>({.name = "parts"})};
+  static constexpr auto kKeys = KeyTable<E>(
+      Key<&E::experiment>({.name = "experiment"}), Key<&E::of>({.name = "of"}),
+      Key<&E::over>({.name = "over"}), Key<&E::paired>({.name = "paired"}),
+      Key<&E::differ_in>({.name = "differ_in"}), Key<&E::unlike_in>({.name = "unlike_in"}),
+      Key<&E::step>({.name = "step"}), Key<&E::align_wait>({.name = "align_wait"}),
+      Key<&E::remainder>({.name = "remainder"}), Key<&E::parts>({.name = "parts"}));
   return kKeys;
 }
 

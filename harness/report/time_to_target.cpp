@@ -18,7 +18,6 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t kPairsForARatio = 3;
 constexpr std::size_t kOlympicFrom = 5;
@@ -142,7 +141,7 @@ class Targets {
     for (const auto& [setting, cells] : Settings()) {
       const auto reference = ReferenceOf(cells);
       for (const double target : TargetsOf(cells)) {
-        Rows measured, modelled;
+        std::vector<std::vector<std::string>> measured, modelled;
         for (const std::size_t i : cells) {
           measured.push_back(RowOf(i, reference, target, rows));
           for (auto& row : ModelledRows(i, reference, target)) modelled.push_back(std::move(row));
@@ -262,8 +261,10 @@ class Targets {
   }
 
   // Rows with the time of the epochs on the clusters of the part `modelled`.
-  Rows ModelledRows(std::size_t i, std::optional<std::size_t> reference, double target) const {
-    Rows rows;
+  std::vector<std::vector<std::string>> ModelledRows(std::size_t i,
+                                                     std::optional<std::size_t> reference,
+                                                     double target) const {
+    std::vector<std::vector<std::string>> rows;
     const auto part = std::ranges::find_if(results_, [&](const PartResult& each) {
       return figure_.contains("modelled") && each.part->id == figure_["modelled"];
     });

@@ -46,15 +46,15 @@ struct Network {
 }  // namespace
 
 template <>
-const std::vector<RecordKey<Head>>& KeysOf<Head>() {
-  static const std::vector<RecordKey<Head>> kKeys = {Key<&Head::title>(
-      {.name = "title", .meaning = "its usual name, and its place", .none = kChangeMe})};
+RecordKeys KeysOf<Head>() {
+  static constexpr auto kKeys = KeyTable<Head>(Key<&Head::title>(
+      {.name = "title", .meaning = "its usual name, and its place", .none = kChangeMe}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Network>>& KeysOf<Network>() {
-  static const std::vector<RecordKey<Network>> kKeys = {
+RecordKeys KeysOf<Network>() {
+  static constexpr auto kKeys = KeyTable<Network>(
       Key<&Network::kind>({.name = "kind",
                            .meaning = "the network between nodes (\"InfiniBand\", \"RoCE\", "
                                       "\"Ethernet\"); for one node \"none\", and no further key",
@@ -67,30 +67,26 @@ const std::vector<RecordKey<Network>>& KeysOf<Network>() {
       Key<&Network::topology>(
           {.name = "topology",
            .meaning = "the path between two nodes (\"one switch\", \"fat tree, 2:1\")",
-           .none = kChangeMe})};
+           .none = kChangeMe}));
   return kKeys;
 }
 
 namespace {
 
-template <class Record>
-using Keys = std::span<const RecordKey<Record>>;
-
 bool IsAsked(const KeyInfo& key) { return std::string_view(key.none) == kChangeMe; }
 
 // The keys of a network. If the system has one node, only the key that says so.
-Keys<Network> NetworkKeys(bool none) {
-  return Keys<Network>(KeysOf<Network>()).first(none ? 1 : KeysOf<Network>().size());
+RecordKeys NetworkKeys(bool none) {
+  return KeysOf<Network>().first(none ? 1 : KeysOf<Network>().size());
 }
 
 // Checks that every key of `keys` is present and valid, and that only keys of `tables` are beside
 // them. Later keys are tables, which may be missing.
-template <class Record>
 void CheckTable(const TomlFile& file, const std::string& pointer, const std::string& what,
-                Keys<Record> keys, std::vector<std::string> tables = {}) {
-  for (const RecordKey<Record>& key : keys) tables.emplace_back(key.name);
+                RecordKeys keys, std::vector<std::string> tables = {}) {
+  for (const RecordKey& key : keys) tables.emplace_back(key.name);
   file.CheckKeys(pointer, what, tables);
-  for (const RecordKey<Record>& key : keys) {
+  for (const RecordKey& key : keys) {
     if (key.later) continue;
     const std::string place = pointer + "/" + key.name;
     const json* value = file.Find(place);
@@ -101,7 +97,7 @@ void CheckTable(const TomlFile& file, const std::string& pointer, const std::str
     if (*value == open) continue;
     if (*value == kChangeMe)
       file.FailValue(place, fmt::format("the detected value, or \"{}\"", open));
-    const std::string wrong = key.what_is_wrong(key, *value);
+    const std::string wrong = key.WhatIsWrong(*value);
     if (!wrong.empty()) file.FailValue(place, fmt::format("{}, or \"{}\"", wrong, open));
   }
 }
@@ -114,13 +110,12 @@ std::size_t CheckedSize(const TomlFile& file, const std::string& pointer) {
   return value->size();
 }
 
-template <class Entry>
-void CheckEntries(const TomlFile& file, const std::string& node, const char* array) {
+void CheckEntries(const TomlFile& file, const std::string& node, const char* array,
+                  RecordKeys keys) {
   const std::string pointer = fmt::format("{}/{}", node, array);
   const std::size_t entries = CheckedSize(file, pointer);
   for (std::size_t i = 0; i < entries; ++i) {
-    CheckTable<Entry>(file, fmt::format("{}/{}", pointer, i), fmt::format("[[node.{}]]", array),
-                      KeysOf<Entry>());
+    CheckTable(file, fmt::format("{}/{}", pointer, i), fmt::format("[[node.{}]]", array), keys);
   }
 }
 
@@ -211,19 +206,18 @@ SystemDescription::SystemDescription(TomlFile file) : file_(std::move(file)) {
 }
 
 void SystemDescription::Check() const {
-  CheckTable<Head>(file_, "", "a system", KeysOf<Head>(), {"network", "node"});
+  CheckTable(file_, "", "a system", KeysOf<Head>(), {"network", "node"});
   if (file_.Find("/network") == nullptr) file_.Fail("", "the table [network] is missing");
-  CheckTable<Network>(file_, "/network",
-                      HasNoNetwork() ? "[network] of kind \"none\"" : "[network]",
-                      NetworkKeys(HasNoNetwork()));
+  CheckTable(file_, "/network", HasNoNetwork() ? "[network] of kind \"none\"" : "[network]",
+             NetworkKeys(HasNoNetwork()));
   const std::size_t nodes = CheckedSize(file_, "/node");
   if (nodes == 0) file_.Fail("", "there is no [[node]]: expected at least one");
   for (std::size_t i = 0; i < nodes; ++i) {
     const std::string node = fmt::format("/node/{}", i);
-    CheckTable<DescribedNode>(file_, node, "[[node]]", KeysOf<DescribedNode>());
-    CheckEntries<NodeCard>(file_, node, "card");
-    CheckEntries<NodeCardLink>(file_, node, "card_link");
-    CheckEntries<NodeInterface>(file_, node, "interface");
+    CheckTable(file_, node, "[[node]]", KeysOf<DescribedNode>());
+    CheckEntries(file_, node, "card", KeysOf<NodeCard>());
+    CheckEntries(file_, node, "card_link", KeysOf<NodeCardLink>());
+    CheckEntries(file_, node, "interface", KeysOf<NodeInterface>());
   }
 }
 
@@ -256,7 +250,7 @@ std::int64_t SystemDescription::NodeCount() const {
 
 std::vector<SystemProblem> SystemDescription::Contradictions() const {
   std::vector<SystemProblem> problems;
-  const auto ask = [&](const std::string& pointer, const auto& keys) {
+  const auto ask = [&](const std::string& pointer, RecordKeys keys) {
     for (const KeyInfo& key : keys) {
       const std::string place = pointer + "/" + key.name;
       if (IsAsked(key) && IsOpen(place)) problems.push_back(Problem(place, key.meaning));

@@ -114,8 +114,8 @@ void TraceIndex::Sort() {
 }
 
 void TraceIndex::FindLaunches(const ById& launches) {
-  enum class Sort : std::uint8_t { kUnknown, kCompute, kCollective };
-  std::vector<Sort> sorts(trace_.names.size(), Sort::kUnknown);
+  enum class Sort : std::uint8_t { kUnsorted, kCompute, kCollective };
+  std::vector<Sort> sorts(trace_.names.size(), Sort::kUnsorted);
   std::size_t lost = 0, works = 0;
   compute_.reserve(Of(EventKind::kKernel).size() + Of(EventKind::kCopy).size());
   for (const EventKind kind : {EventKind::kKernel, EventKind::kCopy}) {
@@ -127,7 +127,7 @@ void TraceIndex::FindLaunches(const ById& launches) {
         continue;
       }
       Sort& sort = sorts[work->name];
-      if (sort == Sort::kUnknown)
+      if (sort == Sort::kUnsorted)
         sort = IsCollectiveKernel(trace_.Name(*work)) ? Sort::kCollective : Sort::kCompute;
       const bool collective = kind == EventKind::kKernel && sort == Sort::kCollective;
       (collective ? collectives_ : compute_).push_back({launch, work});

@@ -14,7 +14,7 @@ namespace sparfuse::harness {
 namespace {
 
 // Prints it to the log, which the controller follows.
-void Say(const Rank& rank, std::size_t round, std::size_t rounds) {
+void SayRound(const Rank& rank, std::size_t round, std::size_t rounds) {
   if (rank.rank() != 0) return;
   std::printf("%s%s, round %zu of %zu\n", kMeasuringLine, rank.config.method.c_str(), round,
               rounds);
@@ -34,7 +34,7 @@ void TakeTurns(std::span<const Rank> trials, std::span<const std::unique_ptr<Tra
     for (const std::size_t i : orders[round]) {
       if (round >= steps[i].size()) continue;
       turns.Give(trials[i], i);
-      Say(trials[i], round + 1, rounds);
+      SayRound(trials[i], round + 1, rounds);
       trainings[i]->Measure(steps[i][round], static_cast<int>(round) + 1);
     }
   }

@@ -11,10 +11,10 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr double kEpsilon = 1e-12;
+constexpr double kBertEpsilon = 1e-12;
 
-struct Block {
-  Block(const ParameterSet& parameters, const std::string& name)
+struct BertBlock {
+  BertBlock(const ParameterSet& parameters, const std::string& name)
       : query(parameters, name + "attention.self.query"),
         key(parameters, name + "attention.self.key"),
         value(parameters, name + "attention.self.value"),
@@ -30,9 +30,9 @@ struct Block {
     const at::Tensor keys = Linear(x, key);
     const at::Tensor values = Linear(x, value);
     const at::Tensor mixed = Linear(Attend(queries, keys, values, attention, dropout), output);
-    const at::Tensor y = LayerNorm(dropout(mixed, size.dropout) + x, norm1, kEpsilon);
+    const at::Tensor y = LayerNorm(dropout(mixed, size.dropout) + x, norm1, kBertEpsilon);
     const at::Tensor wide = at::gelu(Linear(y, expand));
-    return LayerNorm(dropout(Linear(wide, contract), size.dropout) + y, norm2, kEpsilon);
+    return LayerNorm(dropout(Linear(wide, contract), size.dropout) + y, norm2, kBertEpsilon);
   }
   Affine query, key, value, output, norm1, expand, contract, norm2;
 };
@@ -44,7 +44,7 @@ ForwardPass Build(const BertSize& size, const ParameterSet& parameters) {
   const at::Tensor positions = parameters["embeddings.position_embeddings.weight"];
   const at::Tensor segments = parameters["embeddings.token_type_embeddings.weight"];
   const Affine norm(parameters, "embeddings.LayerNorm");
-  std::vector<Block> blocks;
+  std::vector<BertBlock> blocks;
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
     blocks.emplace_back(parameters, "encoder.layer." + std::to_string(layer) + ".");
   }
@@ -54,12 +54,12 @@ ForwardPass Build(const BertSize& size, const ParameterSet& parameters) {
     const at::Tensor of_positions = positions.narrow(0, 0, words_and_segments.size(2));
     const at::Tensor of_segments = at::embedding(segments, words_and_segments.select(0, 1));
     at::Tensor x =
-        dropout(LayerNorm(of_words + of_positions + of_segments, norm, kEpsilon), size.dropout);
+        dropout(LayerNorm(of_words + of_positions + of_segments, norm, kBertEpsilon), size.dropout);
     at::Tensor mask;  // undefined if all windows are full
     if (words_and_segments.size(0) > 2) {
       mask = words_and_segments.select(0, 2).to(at::kBool).unsqueeze(1).unsqueeze(1);
     }
-    for (const Block& block : blocks) x = block(x, size, mask, dropout);
+    for (const BertBlock& block : blocks) x = block(x, size, mask, dropout);
     return Linear(x, answers);
   };
 }

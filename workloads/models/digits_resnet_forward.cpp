@@ -22,8 +22,8 @@ at::Tensor Relu(const at::Tensor& x, const Affine& norm) {
   return at::relu(at::group_norm(x, kGroups, norm.weight, norm.bias));
 }
 
-struct Block {
-  Block(const ParameterSet& parameters, const std::string& name, std::int64_t stride_of_block)
+struct DigitsBlock {
+  DigitsBlock(const ParameterSet& parameters, const std::string& name, std::int64_t stride_of_block)
       : stride(stride_of_block),
         norm1(parameters, name + ".norm1"),
         conv1(parameters[name + ".conv1.weight"]),
@@ -50,7 +50,7 @@ struct Block {
 
 ForwardPass Build(const DigitsResnetSize&, const ParameterSet& parameters) {
   const at::Tensor stem = parameters["stem.weight"];
-  std::vector<Block> blocks;
+  std::vector<DigitsBlock> blocks;
   for (int stage = 0; stage < kStages; ++stage) {
     for (int i = 0; i < kBlocksPerStage; ++i) {
       const std::string name =
@@ -62,7 +62,7 @@ ForwardPass Build(const DigitsResnetSize&, const ParameterSet& parameters) {
   const Affine classifier(parameters, "classifier");
   return [=](const at::Tensor& images, Dropout&) {
     at::Tensor x = at::conv2d(images, stem, {}, at::IntArrayRef(2), at::IntArrayRef(1));
-    for (const Block& block : blocks) x = block(x);
+    for (const DigitsBlock& block : blocks) x = block(x);
     return Linear(Relu(x, norm).flatten(1), classifier);
   };
 }

@@ -11,9 +11,9 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr double kEpsilon = 1e-5;
+constexpr double kGptEpsilon = 1e-5;
 
-struct Block {
+struct GptBlock {
   Affine norm1, qkv, projection, norm2, expand, contract;
 };
 
@@ -22,10 +22,10 @@ struct Block {
 ForwardPass Build(const GptSize& size, const ParameterSet& parameters) {
   const at::Tensor embedding = parameters["wte.weight"];
   const at::Tensor positions = parameters["wpe.weight"];
-  std::vector<Block> blocks;
+  std::vector<GptBlock> blocks;
   for (std::int64_t i = 0; i < size.layers; ++i) {
     const std::string name = "h." + std::to_string(i) + ".";
-    Block block;
+    GptBlock block;
     block.norm1 = Affine(parameters, name + "ln_1");
     block.qkv = Affine(parameters, name + "attn.c_attn");
     block.projection = Affine(parameters, name + "attn.c_proj");
@@ -47,15 +47,15 @@ ForwardPass Build(const GptSize& size, const ParameterSet& parameters) {
     const at::Tensor of_positions = positions.narrow(0, 0, tokens.size(1));
     const at::Tensor of_tokens = at::embedding(embedding, tokens);
     at::Tensor x = dropout(of_tokens + of_positions, probability);
-    for (const Block& block : blocks) {
-      const at::Tensor qkv = linear(LayerNorm(x, block.norm1, kEpsilon), block.qkv);
+    for (const GptBlock& block : blocks) {
+      const at::Tensor qkv = linear(LayerNorm(x, block.norm1, kGptEpsilon), block.qkv);
       const at::Tensor mixed = AttendBackwards(qkv, heads, of_attention, dropout);
       x = x + dropout(linear(mixed, block.projection), probability);
       const at::Tensor wide =
-          at::gelu(linear(LayerNorm(x, block.norm2, kEpsilon), block.expand), "tanh");
+          at::gelu(linear(LayerNorm(x, block.norm2, kGptEpsilon), block.expand), "tanh");
       x = x + dropout(linear(wide, block.contract), probability);
     }
-    return at::linear(LayerNorm(x, norm, kEpsilon), embedding);
+    return at::linear(LayerNorm(x, norm, kGptEpsilon), embedding);
   };
 }
 

@@ -12,7 +12,7 @@
 namespace sparfuse::workloads {
 namespace {
 
-struct Convolution {
+struct VggConvolution {
   Affine kernel;
   BatchNorm norm;
   bool ends_stage;
@@ -21,7 +21,7 @@ struct Convolution {
 }  // namespace
 
 ForwardPass Build(const VggSize& size, const ParameterSet& parameters) {
-  std::vector<Convolution> convolutions;
+  std::vector<VggConvolution> convolutions;
   int position = 0;
   for (const std::int64_t in_stage : size.convolutions) {
     for (std::int64_t i = 0; i < in_stage; ++i, position += 3) {
@@ -36,7 +36,7 @@ ForwardPass Build(const VggSize& size, const ParameterSet& parameters) {
   const double probability = size.dropout;
   return [=](const at::Tensor& images, Dropout& dropout) {
     at::Tensor x = images;
-    for (const Convolution& convolution : convolutions) {
+    for (const VggConvolution& convolution : convolutions) {
       x = at::conv2d(x, convolution.kernel.weight, convolution.kernel.bias, at::IntArrayRef(1),
                      at::IntArrayRef(1));
       x = at::relu(convolution.norm(x, dropout));

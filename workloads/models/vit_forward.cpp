@@ -11,10 +11,10 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr double kEpsilon = 1e-12;  // as in Hugging Face's norms
+constexpr double kVitEpsilon = 1e-12;  // as in Hugging Face's norms
 
-struct Block {
-  Block(const ParameterSet& parameters, const std::string& name)
+struct VitBlock {
+  VitBlock(const ParameterSet& parameters, const std::string& name)
       : norm1(parameters, name + "layernorm_before"),
         query(parameters, name + "attention.attention.query"),
         key(parameters, name + "attention.attention.key"),
@@ -24,13 +24,13 @@ struct Block {
         expand(parameters, name + "intermediate.dense"),
         contract(parameters, name + "output.dense") {}
   at::Tensor operator()(const at::Tensor& x, std::int64_t heads, Dropout& dropout) const {
-    const at::Tensor a = LayerNorm(x, norm1, kEpsilon);
+    const at::Tensor a = LayerNorm(x, norm1, kVitEpsilon);
     const at::Tensor queries = Linear(a, query);
     const at::Tensor keys = Linear(a, key);
     const at::Tensor values = Linear(a, value);
     const at::Tensor y =
         x + Linear(Attend(queries, keys, values, {.heads = heads}, dropout), output);
-    return y + Linear(at::gelu(Linear(LayerNorm(y, norm2, kEpsilon), expand)), contract);
+    return y + Linear(at::gelu(Linear(LayerNorm(y, norm2, kVitEpsilon), expand)), contract);
   }
   Affine norm1, query, key, value, output, norm2, expand, contract;
 };
@@ -41,7 +41,7 @@ ForwardPass Build(const VitSize& size, const ParameterSet& parameters) {
   const Affine patches(parameters, "vit.embeddings.patch_embeddings.projection");
   const at::Tensor class_token = parameters["vit.embeddings.cls_token"];
   const at::Tensor positions = parameters["vit.embeddings.position_embeddings"];
-  std::vector<Block> blocks;
+  std::vector<VitBlock> blocks;
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
     blocks.emplace_back(parameters, "vit.encoder.layer." + std::to_string(layer) + ".");
   }
@@ -53,8 +53,8 @@ ForwardPass Build(const VitSize& size, const ParameterSet& parameters) {
                                .flatten(2)
                                .transpose(1, 2);
     at::Tensor x = at::cat({class_token.expand({images.size(0), -1, -1}), row}, 1) + positions;
-    for (const Block& block : blocks) x = block(x, heads, dropout);
-    return Linear(LayerNorm(x, norm, kEpsilon).select(1, 0), classifier);
+    for (const VitBlock& block : blocks) x = block(x, heads, dropout);
+    return Linear(LayerNorm(x, norm, kVitEpsilon).select(1, 0), classifier);
   };
 }
 

@@ -6,14 +6,12 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
-#include <algorithm>
 #include <array>
 #include <mutex>
 #include <set>
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/base/options.hpp"
 #include "core/device/card.hpp"
 #include "core/device/runtime.hpp"
 
@@ -46,15 +44,6 @@ void CheckRuntime() {
 #endif
 
 }  // namespace
-
-Precision PrecisionOf(std::string_view name) {
-  const auto found = std::find(kPrecisions.begin(), kPrecisions.end(), name);
-  if (found == kPrecisions.end()) {
-    SPARFUSE_THROW(kConfig, "unknown precision \"" + std::string(name) + "\"" +
-                                Suggestion(name, kPrecisions) + " (fp32, tf32, bf16)");
-  }
-  return static_cast<Precision>(found - kPrecisions.begin());
-}
 
 at::Device PlaceOf(const Stream& stream, Precision precision) {
   const Device device = stream.device;

@@ -212,7 +212,6 @@ namespace {
 // Partitions' elements by stage in one step; 0: none.
 using StageSizes = std::array<std::size_t, kServerStageCount>;
 
-std::uint64_t BusierWay(const Traffic& of) { return std::max(of.bytes_sent, of.bytes_received); }
 std::uint64_t NonEmpty(const ServerPart& run, std::size_t parts) {
   return std::min(run.size, parts);
 }

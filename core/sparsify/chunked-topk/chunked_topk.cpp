@@ -92,7 +92,7 @@ class ChunkedTopK final : public Sparsifier {
 
 // The kept part of a chunk is smallest if truncation takes most from density * size: in a chunk
 // that keeps one element instead of nearly two, or two instead of nearly three.
-double Contraction(std::span<const std::int64_t> shape, double density) {
+double ContractionOfChunks(std::span<const std::int64_t> shape, double density) {
   const double kept = KeptFraction(shape, density);
   return kept >= 1 ? 1.0 : density / 2;
 }
@@ -104,7 +104,7 @@ SparsifierDescriptor ChunkedTopKDescriptor() {
           .paper = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
           .revision = 1,
           .exact_count = true,
-          .contraction = Contraction,
+          .contraction = ContractionOfChunks,
           .deviations =
               "A tensor is cut as it lies in memory; the shipped code cuts matrices into tiles.",
           .options = {WholeOption(

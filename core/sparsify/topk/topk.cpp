@@ -22,10 +22,6 @@ class TopK final : public WarmSparsifier {
   }
 };
 
-std::unique_ptr<Sparsifier> Make(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return std::make_unique<TopK>();
-}
-
 }  // namespace
 
 SparsifierDescriptor TopKDescriptor() {
@@ -34,7 +30,9 @@ SparsifierDescriptor TopKDescriptor() {
           .revision = 1,
           .exact_count = true,
           .contraction = KeptFraction,
-          .make = Make,
+          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+            return std::make_unique<TopK>();
+          },
           .reusable_threshold = true};
 }
 

@@ -14,7 +14,7 @@ namespace sparfuse {
 
 namespace {
 
-constexpr int kTag = 0;
+constexpr int kNoticeTag = 0;
 
 }  // namespace
 
@@ -29,7 +29,8 @@ NcclControl::NcclControl(std::unique_ptr<Communicator> host)
 
 void NcclControl::Listen(int peer) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
-  from.receive = host_->Irecv(peer, kTag, std::as_writable_bytes(std::span(from.inbox.get(), 1)));
+  from.receive =
+      host_->Irecv(peer, kNoticeTag, std::as_writable_bytes(std::span(from.inbox.get(), 1)));
   from.world_rank = from.receive->peer();
 }
 
@@ -41,8 +42,9 @@ void NcclControl::Send(int peer, const Notice& notice, std::string_view text) {
   const std::size_t length = std::min(text.size(), kLongestText);
   std::copy_n(text.data(), length, outgoing.message.text.data());
   try {
-    outgoing.send = host_->Isend(
-        peer, kTag, std::as_bytes(std::span(&outgoing.message, 1)).first(sizeof(Notice) + length));
+    outgoing.send =
+        host_->Isend(peer, kNoticeTag,
+                     std::as_bytes(std::span(&outgoing.message, 1)).first(sizeof(Notice) + length));
   } catch (const Error& error) {
     outgoing_.pop_back();
     Lose(peer, error.what());

@@ -28,7 +28,7 @@
 namespace sparfuse {
 namespace {
 
-constexpr int kTag = 0;
+constexpr int kOfferTag = 0;
 
 // The place of the memory on rank 0. Other processes open its descriptor through /proc, and check
 // that it is the same file: on another host the process is another one, or none.
@@ -106,9 +106,10 @@ void SharedMemory::Offer(Communicator& world, const std::function<void(std::byte
   std::vector<std::unique_ptr<Request>> sends;
   std::vector<std::unique_ptr<Request>> receives;
   for (int peer = 1; peer < world.size(); ++peer) {
-    sends.push_back(world.Isend(peer, kTag, BytesOf(offered)));
-    receives.push_back(world.Irecv(
-        peer, kTag, std::as_writable_bytes(std::span(&taken[static_cast<std::size_t>(peer)], 1))));
+    sends.push_back(world.Isend(peer, kOfferTag, BytesOf(offered)));
+    receives.push_back(
+        world.Irecv(peer, kOfferTag,
+                    std::as_writable_bytes(std::span(&taken[static_cast<std::size_t>(peer)], 1))));
   }
   AwaitPeers(world, receives, sends, deadline, "shared memory");
   for (int peer = 1; peer < world.size(); ++peer) {
@@ -120,7 +121,7 @@ void SharedMemory::Offer(Communicator& world, const std::function<void(std::byte
 void SharedMemory::Take(Communicator& world, std::chrono::milliseconds deadline) {
   Offered offered;
   std::vector<std::unique_ptr<Request>> offer;
-  offer.push_back(world.Irecv(0, kTag, BytesOf(offered)));
+  offer.push_back(world.Irecv(0, kOfferTag, BytesOf(offered)));
   AwaitPeers(world, offer, {}, deadline, "shared memory");
 
   const std::string path =
@@ -134,7 +135,7 @@ void SharedMemory::Take(Communicator& world, std::chrono::milliseconds deadline)
 
   const char taken = data_ != nullptr ? 1 : 0;
   std::vector<std::unique_ptr<Request>> answer;
-  answer.push_back(world.Isend(0, kTag, std::as_bytes(std::span(&taken, 1))));
+  answer.push_back(world.Isend(0, kOfferTag, std::as_bytes(std::span(&taken, 1))));
   AwaitPeers(world, {}, answer, deadline, "shared memory");
   if (data_ == nullptr) CannotShare(path + " of rank 0: " + why);
 }
@@ -288,8 +289,8 @@ double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds de
     const std::int64_t start = MonotonicNanoseconds();
     std::vector<std::unique_ptr<Request>> receives;
     std::vector<std::unique_ptr<Request>> sends;
-    receives.push_back(world.Irecv(previous, kTag, in));
-    sends.push_back(world.Isend(next, kTag, out));
+    receives.push_back(world.Irecv(previous, kOfferTag, in));
+    sends.push_back(world.Isend(next, kOfferTag, out));
     AwaitPeers(world, receives, sends, deadline, "the host's rate");
     const auto nanoseconds = static_cast<double>(MonotonicNanoseconds() - start);
     best = std::max(best, 8.0 * kBytes / nanoseconds);

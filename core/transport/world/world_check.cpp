@@ -36,7 +36,7 @@ std::string Remedy() {
                "--mpi=pmix";
 }
 
-struct Greeting {
+struct WorldGreeting {
   std::array<char, kMostNonce> nonce{};
   std::int32_t rank = 0;
 };
@@ -92,10 +92,10 @@ void CheckWorld(Communicator& world, const ExpectedWorld& expected,
   }
   if (size == 1) return;
   const int before = (rank + size - 1) % size;
-  Greeting mine;
+  WorldGreeting mine;
   std::ranges::copy(expected.nonce, mine.nonce.begin());
   mine.rank = rank;
-  Greeting theirs;
+  WorldGreeting theirs;
   std::array<std::unique_ptr<Request>, 1> receive = {
       world.Irecv(before, 0, std::as_writable_bytes(std::span(&theirs, 1)))};
   std::array<std::unique_ptr<Request>, 1> send = {

@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr Range kNodes{1, 65'536};
+constexpr Range kNodeCounts{1, 65'536};
 constexpr Range kRanksPerNode{1, 1024};
 constexpr Range kCodingTimes{0, 1e9};
 // The times of a [[coder]] by their keys. `stated`: the direction that a file states with one.
@@ -111,7 +111,7 @@ class ClusterParser {
     cluster_.title = file_->RequiredString("", "title");
     cluster_.source = file_->RequiredString("", "source");
     cluster_.hardware = file_->RequiredString("", "hardware");
-    cluster_.nodes = file_.Count("", "nodes", kNodes);
+    cluster_.nodes = file_.Count("", "nodes", kNodeCounts);
     cluster_.ranks_per_node = file_.Count("", "ranks_per_node", kRanksPerNode);
     if (file_->Find("/card_gbytes") != nullptr)
       cluster_.card_gbytes = file_.Needed("", "card_gbytes", {0.1, 1e5});

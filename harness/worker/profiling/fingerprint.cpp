@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kRounds = 15;
+constexpr int kFingerprintRounds = 15;
 constexpr int kFewestRounds = 5;
 constexpr double kMostSeconds = 10;  // all rounds together
 constexpr double kDensity = 0.01;    // density of top-k with error feedback
@@ -237,8 +237,8 @@ int MeasureFingerprint(const Rank& rank, const std::function<void(const std::str
   measured.Forget();
   const auto begin = std::chrono::steady_clock::now();
   int rounds = 0;
-  while (rounds < kRounds) {
-    say("round " + std::to_string(rounds + 1) + " of " + std::to_string(kRounds));
+  while (rounds < kFingerprintRounds) {
+    say("round " + std::to_string(rounds + 1) + " of " + std::to_string(kFingerprintRounds));
     measured.Round();
     ++rounds;
     // All ranks decide alike, because they use the slowest rank's time.

@@ -18,7 +18,7 @@ constexpr int kMeterTag = 17;
 constexpr int kMeterRounds = 3;
 constexpr double kTransferSeconds = 0.04;
 constexpr double kLeastTransferSeconds = 0.005;  // waking up late by 0.25 ms would be 5 % of it
-constexpr double kMostSeconds = 0.14;
+constexpr double kMeterSeconds = 0.14;
 constexpr double kMostBytes = 64 << 20;  // of all ranks' messages
 
 // The ranks that send to this one and that it sends to; none where it takes no part.
@@ -69,7 +69,7 @@ std::optional<double> LinkMeter::Gbps() const {
   const double bytes = std::min(bytes_per_second * kTransferSeconds, kMostBytes / senders);
   const double transfer_seconds = bytes / bytes_per_second;
   const int rounds =
-      std::min(kMeterRounds, static_cast<int>(kMostSeconds / (alpha_seconds + transfer_seconds)));
+      std::min(kMeterRounds, static_cast<int>(kMeterSeconds / (alpha_seconds + transfer_seconds)));
   if (rounds < 1 || transfer_seconds < kLeastTransferSeconds) return std::nullopt;
 
   const Neighbours neighbours = NeighboursOf(topology, rank_.rank());

@@ -24,7 +24,7 @@ namespace sparfuse::harness {
 namespace {
 
 // World traffic outside steps. The engine's channels have their own communicators.
-constexpr int kTag = 0;
+constexpr int kRankTag = 0;
 
 }  // namespace
 
@@ -45,11 +45,12 @@ Device ChooseDevice(Place place, int local_rank) {
 }
 
 void Rank::BroadcastFromZero(std::span<std::byte> data) const {
-  loop.RunBlocking([data](Communicator& world) { return Broadcast(world, data, 0, kTag); });
+  loop.RunBlocking([data](Communicator& world) { return Broadcast(world, data, 0, kRankTag); });
 }
 
 std::vector<std::int64_t> Rank::Max(std::vector<std::int64_t> values) const {
-  loop.RunBlocking([&values](Communicator& world) { return AllReduceMax(world, values, kTag); });
+  loop.RunBlocking(
+      [&values](Communicator& world) { return AllReduceMax(world, values, kRankTag); });
   return values;
 }
 
@@ -61,7 +62,7 @@ std::vector<std::vector<std::byte>> Rank::Gather(std::span<const std::byte> own)
   std::memcpy(mine.data(), &length, sizeof length);
   std::memcpy(mine.data() + sizeof length, own.data(), own.size());
   std::vector<std::byte> all(block * static_cast<std::size_t>(size()));
-  loop.RunBlocking([&](Communicator& world) { return AllGather(world, mine, all, kTag); });
+  loop.RunBlocking([&](Communicator& world) { return AllGather(world, mine, all, kRankTag); });
   std::vector<std::vector<std::byte>> by_rank;
   for (std::size_t r = 0; r < static_cast<std::size_t>(size()); ++r) {
     std::uint64_t bytes = 0;
@@ -73,7 +74,7 @@ std::vector<std::vector<std::byte>> Rank::Gather(std::span<const std::byte> own)
 }
 
 void Rank::Synchronise() const {
-  loop.RunBlocking([](Communicator& world) { return Barrier(world, kTag); });
+  loop.RunBlocking([](Communicator& world) { return Barrier(world, kRankTag); });
 }
 
 std::vector<nlohmann::json> GatherJson(const Rank& rank, const nlohmann::json& own) {
@@ -106,7 +107,7 @@ Machine MachineOf(const Rank& rank, PrivateFacts& facts) {
   CommunicationPriority priority{};
   const auto ask = [&priority](Communicator& world) {
     priority = ThisThreadPriority();
-    return Barrier(world, kTag);
+    return Barrier(world, kRankTag);
   };
   rank.loop.RunBlocking(ask);
   machine.communication_threads = PriorityName(priority);

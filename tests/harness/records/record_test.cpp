@@ -37,26 +37,24 @@ std::span<const std::string> NamesOf<Colour>() {
 }
 
 template <>
-const std::vector<RecordKey<Inner>>& KeysOf<Inner>() {
-  static const std::vector<RecordKey<Inner>> kKeys = {
-      Key<&Inner::seconds>({.name = "seconds", .range = {0, 60}})};
+RecordKeys KeysOf<Inner>() {
+  static constexpr auto kKeys =
+      KeyTable<Inner>(Key<&Inner::seconds>({.name = "seconds", .range = {0, 60}}));
   return kKeys;
 }
 
 template <>
-const std::vector<RecordKey<Made>>& KeysOf<Made>() {
-  static const std::vector<RecordKey<Made>> kKeys = {
+RecordKeys KeysOf<Made>() {
+  static constexpr auto kKeys = KeyTable<Made>(
       Key<&Made::has_more>({.name = "has_more"}),
       Key<&Made::count>({.name = "count", .range = {1, 9}}),
       Key<&Made::name>({.name = "name", .empty_is_null = true}),
-      Key<&Made::colour>({.name = "colour"}),
-      Key<&Made::inner>({.name = "inner"}),
+      Key<&Made::colour>({.name = "colour"}), Key<&Made::inner>({.name = "inner"}),
       Key<&Made::words>({.name = "words", .leaves = Leaves::kWords}),
-      Key<&Made::table>({.name = "table"}),
-      Key<&Made::options>({.name = "options"}),
+      Key<&Made::table>({.name = "table"}), Key<&Made::options>({.name = "options"}),
       Key<&Made::added>({.name = "added", .later = true}),
       Key<&Made::note>({.name = "note", .optional = true}),
-      Key<&Made::more>({.name = "more"}).If([](const Made& made) { return made.has_more; })};
+      Key<&Made::more>({.name = "more"}).If([](const Made& made) { return made.has_more; }));
   return kKeys;
 }
 
@@ -64,10 +62,10 @@ const std::vector<RecordKey<Made>>& KeysOf<Made>() {
 struct Written : Made {};
 
 template <>
-const std::vector<RecordKey<Written>>& KeysOf<Written>() {
-  static const std::vector<RecordKey<Written>> kKeys = {
-      Key<&Written::name, Written>({.name = "title", .none = "unknown"}),
-      Key<&Written::inner, Written>({.name = "time", .none = "CHANGEME"})};
+RecordKeys KeysOf<Written>() {
+  static constexpr auto kKeys =
+      KeyTable<Written>(Key<&Written::name, Written>({.name = "title", .none = "unknown"}),
+                        Key<&Written::inner, Written>({.name = "time", .none = "CHANGEME"}));
   return kKeys;
 }
 

@@ -124,13 +124,5 @@ TEST(WorkloadErrors, AWantOfMemoryIsToldAsOneAndWithoutAStack) {
   EXPECT_EQ(error.find("frame #"), std::string::npos) << error;
 }
 
-TEST(WorkloadPlacement, PrecisionsHaveNames) {
-  EXPECT_EQ(PrecisionOf("fp32"), Precision::kFp32);
-  EXPECT_EQ(PrecisionOf("tf32"), Precision::kTf32);
-  EXPECT_EQ(PrecisionOf("bf16"), Precision::kBf16);
-  sparfuse::testing::ExpectError(FailureKind::kConfig, {"did you mean \"bf16\""},
-                                 [&] { PrecisionOf("bf61"); });
-}
-
 }  // namespace
 }  // namespace sparfuse::workloads

@@ -168,11 +168,10 @@ Preflight TryEachAlone(const Preflights& preflights, const PreflightRequest& req
 }  // namespace
 
 template <>
-const std::vector<RecordKey<HostFacts>>& KeysOf<HostFacts>() {
+RecordKeys KeysOf<HostFacts>() {
   using F = HostFacts;
-  static const std::vector<RecordKey<F>> kKeys = {
-      Key<&F::rank>({.name = "rank"}),
-      Key<&F::host, F>({.name = "host"}),
+  static constexpr auto kKeys = KeyTable<F>(
+      Key<&F::rank>({.name = "rank"}), Key<&F::host, F>({.name = "host"}),
       Key<&F::cores, F>({.name = "cores", .later = true}),
       Key<&F::numa, F>({.name = "numa", .later = true}),
       Key<&F::visible_cards, F>({.name = "visible_cards", .later = true}),
@@ -194,7 +193,7 @@ const std::vector<RecordKey<HostFacts>>& KeysOf<HostFacts>() {
           {.name = "clock_ahead_seconds", .unit = "seconds", .optional = true}),
       Key<&F::clock_uncertainty_seconds>(
           {.name = "clock_uncertainty_seconds", .unit = "seconds", .optional = true}),
-      Key<&F::error>({.name = "error", .optional = true})};
+      Key<&F::error>({.name = "error", .optional = true}));
   return kKeys;
 }
 

@@ -29,12 +29,12 @@ namespace sparfuse::harness {
 
 namespace {
 
-std::atomic<bool> interrupted{false};
+std::atomic<bool> interrupted_by_signal{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
 std::atomic<int> alive{0};
 
 void OnInterrupt(int) {
-  interrupted.store(true);
+  interrupted_by_signal.store(true);
   std::signal(SIGINT, SIG_DFL);
 }
 
@@ -57,7 +57,7 @@ Interruption::~Interruption() {
   }
 }
 
-const std::atomic<bool>& Interruption::flag() noexcept { return interrupted; }
+const std::atomic<bool>& Interruption::flag() noexcept { return interrupted_by_signal; }
 
 namespace {
 
