@@ -50,9 +50,9 @@ bool IsFinite(const float* x, std::size_t n) {
   return largest <= kLargestFinite;
 }
 
-// Writes to[i] = sums[i] * scale and zeroes the sums. Returns false if one is NaN or infinite, which
-// costs nothing beside the stores. The zeroes are stored in the same loop: in one of their own they
-// would wait for all streamed stores.
+// Writes to[i] = sums[i] * scale and zeroes the sums. Returns false if one is NaN or infinite,
+// which costs nothing beside the stores. The zeroes are stored in the same loop: in one of their
+// own they would wait for all streamed stores.
 bool WriteSums(float* sums, float scale, std::size_t n, float* to) {
   std::int32_t largest = 0;
   for (std::size_t i = 0; i < n; ++i) {
