@@ -63,7 +63,8 @@ class WarmBound {
   // The bound to start the next step with; 0: none is known.
   std::uint32_t key() const { return key_; }
 
-  // The key that is expected of the next k-th magnitude; kNoKey: any.
+  // The key that is expected of the next k-th magnitude, which goes on as in the last step; kNoKey
+  // if it moves too fast.
   std::uint32_t kth() const { return kth_; }
 
   // Whether nothing has been learned yet.

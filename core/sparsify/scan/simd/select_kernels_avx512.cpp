@@ -1,5 +1,6 @@
-// Selects with AVX-512, VBMI2 included. Compaction goes through a register and a masked store: the
-// compressing store to memory is microcoded on some machines and costs a hundred cycles there.
+// Selects with AVX-512, VBMI2 included. Compaction goes through a register and a store of all of
+// it: the compressing store to memory is microcoded on some machines and costs a hundred cycles
+// there.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
