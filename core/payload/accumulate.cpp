@@ -54,13 +54,13 @@ bool IsFinite(const float* x, std::size_t n) {
 // which costs nothing beside the stores. The zeroes are stored in the same loop: in one of their
 // own they would wait for all streamed stores.
 bool WriteSums(float* sums, float scale, std::size_t n, float* to) {
-  std::int32_t largest = 0;
+  std::int32_t bad = 0;  // a maximum would make each element wait for the one before
   for (std::size_t i = 0; i < n; ++i) {
-    largest = std::max(largest, Magnitude(sums[i]));
+    bad |= Magnitude(sums[i]) > kLargestFinite ? -1 : 0;
     to[i] = sums[i] * scale;
     sums[i] = 0.0f;
   }
-  return largest <= kLargestFinite;
+  return bad == 0;
 }
 
 #if defined(__x86_64__)
