@@ -17,9 +17,10 @@ namespace sparfuse {
 //   window    if given, the payloads cover `whole` elements, and `out` is the part of them that
 //             begins with element `first`.
 //
-// Works block by block, so that a block is cleared, summed and scaled while it is in cache. Costs
-// about one memset of `out`. Returns false if a sum is NaN or infinite; the sums are written all
-// the same. Throws Error{kComm} if an index is out of range (a corrupt payload).
+// Works block by block, so that a block is summed, scaled and cleared in cache, and `out` is
+// written once. Returns false if a sum is NaN or infinite; the sums are written all the same.
+// Throws Error{kComm} if an index is out of range or not above its predecessor (a corrupt payload);
+// then `out` may have been written, too.
 struct Window {
   std::size_t first = 0;
   std::size_t whole = 0;

@@ -104,9 +104,14 @@ class Sample {
     return Reaching(cut) > crowd ? FindCut(kernels_, keys_, whole, cut.key, kCoarseBits) : cut;
   }
 
-  // Returns about the k-th largest key of x, for which `lo` is a safe bound.
-  std::uint32_t KthKey(std::size_t k, std::uint32_t lo) const {
-    const auto rank = static_cast<std::size_t>(std::max(1.0, Expected(k)));
+  // Returns about the k-th largest key of x, for which `lo` is a safe bound: `guess`, which is
+  // better than a sample, unless the sample speaks against it (two standard deviations).
+  std::uint32_t KthKey(std::size_t k, std::uint32_t lo, std::uint32_t guess) const {
+    const double expected = Expected(k);
+    const std::size_t reach = kernels_.count_at_least(keys_.data(), keys_.size(), guess);
+    const double miss = std::abs(static_cast<double>(reach) - expected);
+    if (guess != kNoKey && miss <= 2 * std::sqrt(expected)) return guess;
+    const auto rank = static_cast<std::size_t>(std::max(1.0, expected));
     return FindCut(kernels_, keys_, rank, lo, kKthBits, kCoarseBits).key;
   }
 
@@ -425,7 +430,7 @@ std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
     // ones; if they are fewer than k, ties by index make up the rest.
     const bool crowded = sample.Reaching(cut) > crowd;
     const std::uint32_t lo = crowded ? cut.key + 1 : cut.key;
-    kth = crowded || input.residual == nullptr ? kNoKey : sample.KthKey(k, lo);
+    kth = crowded || input.residual == nullptr ? kNoKey : sample.KthKey(k, lo, kth);
     const Candidates candidates =
         Collect(context, input, info, lo, kFineShift, capacity, nullptr, kth);
     if (candidates.count >= k) {
@@ -447,7 +452,7 @@ Bound SampledBound(const SelectContext& context, const SelectInput& input, const
   if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
   const bool crowded = sample.Reaching(cut) > crowd;
   const bool guess = input.residual != nullptr && !crowded;
-  return {cut.key, guess ? sample.KthKey(k, cut.key) : kNoKey, crowded};
+  return {cut.key, guess ? sample.KthKey(k, cut.key, kNoKey) : kNoKey, crowded};
 }
 
 std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,

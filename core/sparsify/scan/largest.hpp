@@ -16,7 +16,7 @@ namespace sparfuse {
 //
 //   bound   a key that k elements are expected to reach, or 0: then a sample gives one. It decides
 //           the time taken, never the result.
-//   kth     with a bound: the expected k-th largest key. It, too, decides only the time taken.
+//   kth     the expected k-th largest key, or kNoKey. It, too, decides only the time taken.
 //   Returns a key that exactly the selected elements, or with ties a few more, reach.
 //
 // Preconditions: 1 <= k <= n, k <= slot.capacity. Throws Error{kNumeric}.
@@ -63,8 +63,9 @@ class WarmBound {
   // The bound to start the next step with; 0: none is known.
   std::uint32_t key() const { return key_; }
 
-  // The key that is expected of the next k-th magnitude, if a bound is known.
-  std::uint32_t kth() const { return key_ > 0 ? std::bit_cast<std::uint32_t>(last_) : kNoKey; }
+  // The key that is expected of the next k-th magnitude, which goes on as in the last step; kNoKey
+  // if it moves too fast.
+  std::uint32_t kth() const { return kth_; }
 
   // Whether nothing has been learned yet.
   bool unused() const { return unused_; }
@@ -94,6 +95,7 @@ class WarmBound {
     const float kth = std::bit_cast<float>(kth_key);
     const bool steady = std::abs(kth - last_) <= kMaxMargin * last_;
     key_ = !large_ && steady && pause_ == 0 ? std::bit_cast<std::uint32_t>(kth * (1 - margin_)) : 0;
+    kth_ = steady ? std::bit_cast<std::uint32_t>(kth + (kth - last_)) : kNoKey;
     last_ = kth;
   }
 
@@ -106,6 +108,7 @@ class WarmBound {
   bool large_;
   bool unused_ = true;
   std::uint32_t key_ = 0;
+  std::uint32_t kth_ = kNoKey;
   float last_ = 0;  // k-th magnitude of the step before
   float margin_ = kMaxMargin;
   std::uint32_t pause_ = 0;  // steps still without a bound; doubles with each failure in a row

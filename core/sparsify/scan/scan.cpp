@@ -145,6 +145,8 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   // The scan itself writes the sums past the caches, unless they are measured too.
   const bool at_once = apart != nullptr && statistics == nullptr && StreamingPays(input.n) &&
                        reinterpret_cast<std::uintptr_t>(apart) % kLineBytes == 0;
+  // Found elements are read again in L1, where two large arrays that begin alike have little room.
+  const std::size_t block = at_once ? kBlock / 2 : kBlock;
   std::atomic<std::size_t> taken{0};  // entries of all pieces
   const std::span<Share> shares = WorkspaceArray<Share>(workspace, kUseShares, workers);
   std::ranges::fill(shares, Share());
@@ -213,8 +215,8 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     };
     if (statistics != nullptr) parts[c] = *statistics;
     const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
-    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
-      const std::size_t size = std::min(kBlock, end - begin);
+    for (std::size_t begin = c * chunk_size; begin < end; begin += block) {
+      const std::size_t size = std::min(block, end - begin);
       if (at_once) {
         const std::size_t count = kernels.scan_apart(from + begin, residual + begin, size, lo,
                                                      found.cleared, at, apart + begin);

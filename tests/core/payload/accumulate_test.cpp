@@ -47,7 +47,6 @@ TEST(AccumulateSparse, AddsInRankOrderAndScalesWhateverThePool) {
     for (const std::size_t ranks : {0, 1, 2, 5, 65, 130}) {
       if (n > 10'000 && ranks > 5) continue;
       if (n > 1'000'000 && ranks > 2) continue;
-      // With few elements a block or many, scaling and clearing work differently.
       const auto payloads = RandomPayloads(n, ranks, ranks > 5 ? 0.5 : ranks == 1 ? 0.01 : 0.06);
       const float scale = 1.0f / 3.0f;
       std::vector<float> expected(n, 0.0f);
@@ -142,6 +141,17 @@ TEST(AccumulateSparse, RefusesCorruptPayloads) {
   ExpectCorrupt(600'000, {{5, 999'999'999, 6}, {1, 1, 1}}, "index 999999999 at position 1");
   ExpectCorrupt(600'000, {{400'000, 5, 500'000}, {1, 1, 1}}, "expected increasing");
   ExpectCorrupt(20'000, {{9000, 5, 9001}, {1, 1, 1}}, "index 5 at position 1");
+  // Wherever two indices of a block are equal, fall, or jump out of it and back.
+  for (std::size_t at = 1; at < 40; ++at) {
+    OwnedPayload bad;
+    for (std::uint32_t i = 0; i < 40; ++i) bad.indices.push_back(5000 + 3 * i);
+    bad.values.assign(40, 1.0f);
+    for (const std::uint32_t wrong : {bad.indices[at - 1], 4999u, 0u, 6000u, 9000u, 0xffffffffu}) {
+      if (at == 39 && (wrong == 6000 || wrong == 9000)) continue;  // in order
+      bad.indices[at] = wrong;
+      ExpectCorrupt(20'000, bad, "index");
+    }
+  }
 }
 
 TEST(ScaleDense, ScalesInPlaceAndAcross) {

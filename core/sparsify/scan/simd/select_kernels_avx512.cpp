@@ -1,5 +1,6 @@
-// Selects with AVX-512, VBMI2 included. Compaction goes through a register and a masked store: the
-// compressing store to memory is microcoded on some machines and costs a hundred cycles there.
+// Selects with AVX-512, VBMI2 included. Compaction goes through a register and a store of all of
+// it: the compressing store to memory is microcoded on some machines and costs a hundred cycles
+// there.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -16,8 +17,6 @@ namespace {
 inline __m512i Keys16(__m512 x) {
   return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(kAbsMask)));
 }
-
-inline __mmask16 FirstLanes(std::size_t count) { return static_cast<__mmask16>((1u << count) - 1); }
 
 template <bool kPrefetch>
 inline void Prefetch(const float* x) {
@@ -86,22 +85,16 @@ std::size_t KeysInRange(const float* values, std::size_t n, std::uint32_t lo, st
   const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
   const __m512i high = _mm512_set1_epi32(static_cast<int>(last));
   std::size_t count = 0;
-  std::size_t larger = 0;
-  for (std::size_t i = 0; i < n; i += 16) {
-    const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
-    const __m512i key = Keys16(_mm512_maskz_loadu_ps(lanes, values + i));
-    const __mmask16 over = _mm512_mask_cmpgt_epu32_mask(lanes, key, high);
-    const __mmask16 kept =
-        static_cast<__mmask16>(_mm512_mask_cmpge_epu32_mask(lanes, key, low) & ~over);
-    larger += static_cast<std::size_t>(_mm_popcnt_u32(over));
-    if (kept == 0) continue;
-    const auto found = static_cast<std::size_t>(_mm_popcnt_u32(kept));
-    _mm512_mask_storeu_epi32(keys + count, FirstLanes(found),
-                             _mm512_maskz_compress_epi32(kept, key));
-    count += found;
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m512i key = Keys16(_mm512_loadu_ps(values + i));
+    const __mmask16 over = _mm512_cmpgt_epu32_mask(key, high);
+    const __mmask16 kept = static_cast<__mmask16>(_mm512_cmpge_epu32_mask(key, low) & ~over);
+    *above += static_cast<std::size_t>(_mm_popcnt_u32(over));
+    _mm512_storeu_si512(keys + count, _mm512_maskz_compress_epi32(kept, key));
+    count += static_cast<std::size_t>(_mm_popcnt_u32(kept));
   }
-  *above += larger;
-  return count;
+  return KeysInRangeRest(values, i, n, lo, last, count, keys, above);
 }
 
 std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
@@ -109,17 +102,13 @@ std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t 
   const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
   std::size_t count = 0;
   std::size_t i = 0;
-  for (; i < n && count + 16 <= most; i += 16) {
-    const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
-    const __m512 x = _mm512_maskz_loadu_ps(lanes, values + i);
-    const __mmask16 kept = _mm512_mask_cmpge_epu32_mask(lanes, Keys16(x), low);
-    const auto found = static_cast<std::size_t>(_mm_popcnt_u32(kept));
-    const __mmask16 front = FirstLanes(found);
-    _mm512_mask_storeu_epi32(
-        out_indices + count, front,
-        _mm512_maskz_compress_epi32(kept, _mm512_maskz_loadu_epi32(lanes, indices + i)));
-    _mm512_mask_storeu_ps(out_values + count, front, _mm512_maskz_compress_ps(kept, x));
-    count += found;
+  for (; i + 16 <= n && count + 16 <= most; i += 16) {
+    const __m512 x = _mm512_loadu_ps(values + i);
+    const __mmask16 kept = _mm512_cmpge_epu32_mask(Keys16(x), low);
+    _mm512_storeu_si512(out_indices + count,
+                        _mm512_maskz_compress_epi32(kept, _mm512_loadu_si512(indices + i)));
+    _mm512_storeu_ps(out_values + count, _mm512_maskz_compress_ps(kept, x));
+    count += static_cast<std::size_t>(_mm_popcnt_u32(kept));
   }
   return EmitRest(indices, values, i, n, lo, count, most, out_indices, out_values);
 }
@@ -128,16 +117,17 @@ void Put(const std::uint32_t* indices, const float* values, std::size_t n, std::
          std::uint32_t end, bool zero, float* x) {
   const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
   const __m512i high = _mm512_set1_epi32(static_cast<int>(end));
-  for (std::size_t i = 0; i < n; i += 16) {
-    const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
-    const __m512i key = Keys16(_mm512_maskz_loadu_ps(lanes, values + i));
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m512i key = Keys16(_mm512_loadu_ps(values + i));
     const __mmask16 put =
-        _mm512_mask_cmplt_epu32_mask(_mm512_mask_cmpge_epu32_mask(lanes, key, low), key, high);
+        _mm512_mask_cmplt_epu32_mask(_mm512_cmpge_epu32_mask(key, low), key, high);
     for (auto left = static_cast<std::uint32_t>(put); left != 0; left &= left - 1) {
       const std::size_t at = i + _tzcnt_u32(left);
       x[indices[at]] = zero ? 0.0f : values[at];
     }
   }
+  PutRest(indices, values, i, n, lo, end, zero, x);
 }
 
 }  // namespace
