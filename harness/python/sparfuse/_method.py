@@ -330,6 +330,7 @@ class Method:
             "decay": decay,
             "rate": rate,
         }
+        _core._watch_parts(deadline_seconds)
         self._ranks = self._make(
             name=name,
             file=file,
