@@ -64,11 +64,9 @@ struct RunningCalls {
            std::to_string(Age(call) / std::chrono::seconds(1)) + " s";
   }
 
-  // Prints the call and what follows, and Python's stack of its thread.
   void Say(const RunningCall& call, const std::string& what) const {
     std::fprintf(stderr, "sparfuse: %s%s%s%s\n", watch.who.c_str(), watch.who.empty() ? "" : ": ",
                  Text(call).c_str(), what.c_str());
-    pthread_kill(call.thread_, StackSignal());
   }
 
   // Raises TimeoutError in the call, if it still runs when the GIL is free.
@@ -91,13 +89,16 @@ struct RunningCalls {
     switch (call->told_++) {
       case 0:
         Say(*call, "; after " + std::to_string(end.count() / 1000) + " s it is ended");
+        pthread_kill(call->thread_, StackSignal());
         break;
       case 1:
         std::thread(&Raise, call).detach();  // it may wait for the GIL for ever
         break;
       default:
+        pthread_kill(call->thread_, StackSignal());
+        std::this_thread::sleep_for(milliseconds(200));
+        // Behind the stack: an experiment shows the last line.
         Say(*call, ", and a TimeoutError did not end it");
-        std::this_thread::sleep_for(milliseconds(200));  // the stack is printed
         std::fflush(nullptr);
         std::_Exit(1);
     }
