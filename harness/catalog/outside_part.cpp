@@ -123,10 +123,14 @@ const PythonPlugin& LoadPlugin(const std::string& who) {
 }
 
 const PythonPlugin* loaded_plugin = nullptr;
+PartWatch part_watch;
 
 const PythonPlugin& Plugin(const std::string& who) {
-  static const PythonPlugin& plugin = LoadPlugin(who);
-  loaded_plugin = &plugin;
+  static const PythonPlugin& plugin = [&]() -> const PythonPlugin& {
+    loaded_plugin = &LoadPlugin(who);
+    loaded_plugin->watch(part_watch);
+    return *loaded_plugin;
+  }();
   return plugin;
 }
 
@@ -221,6 +225,8 @@ void KnowPartFile(const std::string& name, const fs::path& file) {
   static std::once_flag once;
   std::call_once(once, FindPartsBy<FindPartsOfCells>);
 }
+
+void WatchPythonParts(PartWatch watch) { part_watch = std::move(watch); }
 
 double SecondsInPython() { return loaded_plugin == nullptr ? 0.0 : loaded_plugin->seconds(); }
 

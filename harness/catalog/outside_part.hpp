@@ -13,6 +13,7 @@
 
 #include "core/base/outside_parts.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "harness/catalog/part_source.hpp"
 #include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
@@ -47,6 +48,9 @@ std::vector<PartOfCell> OutsidePartsOf(const CellConfig& config);
 
 // The files of a cell's parts, or of the parts that a profile measures, by name.
 std::map<std::string, std::string> FilesOfParts(const CellConfig& config);
+
+// How calls of parts in Python are watched from now on, in a process that has none yet.
+void WatchPythonParts(PartWatch watch);
 
 // The seconds that this process has spent in calls of parts so far.
 double SecondsInPython();

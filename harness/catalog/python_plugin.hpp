@@ -30,6 +30,7 @@ struct PythonPlugin {
   // The caller owns the returned object. options: keywords of the constructor.
   Sparsifier* (*sparsifier)(const PartSource& source, const Options& options, std::uint64_t seed);
   MakeParts parts;
+  void (*watch)(const PartWatch& watch);
   double (*seconds)();  // that this process has spent in calls of parts
 };
 

@@ -15,7 +15,7 @@
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "core/transport/sleep.hpp"
-#include "harness/python/parts/late_call.hpp"
+#include "harness/python/parts/part_call.hpp"
 
 namespace sparfuse::python {
 namespace {

@@ -51,6 +51,12 @@ const harness::PythonPlugin kPlugin = {
         },
     .parts = {&Made<PlannerDescriptor>, &Made<StrategyDescriptor>, &Made<FeedbackDescriptor>,
               &Made<CollectiveDescriptor>, &Made<QuantizerDescriptor>},
+    .watch =
+        [](const harness::PartWatch& watch) {
+          StartInterpreter();
+          const GilHeld gil;
+          WatchPartCalls(watch);
+        },
     .seconds = &PythonSeconds};
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
-#include "harness/python/gil.hpp"
+#include "harness/python/parts/part_call.hpp"
 #include "harness/python/parts/views.hpp"
 
 namespace sparfuse::python {
@@ -68,7 +68,7 @@ void PythonSparsifier::Select(const SelectContext& context, const SelectSource& 
 
 void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
                                   Slot& slot) const {
-  const GilHeld gil;
+  const RunningCall running(name_, "select(g, k)");
   const py::array view = ReadOnlyCopy(std::span(input.x(), input.n));
   const py::int_ count(k);
   py::dict told;

@@ -204,7 +204,9 @@ int Run(const std::vector<std::filesystem::path>& directories) {
     return fail(FailureKind::kData, error.what());
   }
   const CellConfig& config = launched.config();
-  if (config.transport == Transport::kThreads) return RunThreads(launched);
+  const bool threads = config.transport == Transport::kThreads;
+  WatchPythonParts({Deadline(config), threads ? "" : "rank " + std::to_string(rank)});
+  if (threads) return RunThreads(launched);
   ExpectedWorld expected;
   try {
     expected = WorldOf(config);

@@ -20,11 +20,10 @@ constexpr std::size_t kLargestWhole = 256 << 10;
 constexpr std::size_t kStagingBytes = 64 << 10;
 // A body with this much left is read to its destination directly, not staged.
 constexpr std::size_t kDirectBytes = 4 << 10;
-// Messages up to kInPackets are given to the kernel as packets of kPacketBytes, which it does not
-// join. A link that is shaped by a token bucket cuts larger packets into frames in software, at
-// the expense of the computation. Larger messages are given whole: then calls cost more.
+// Messages are given to the kernel as packets of this size, which it does not join. A link that is
+// shaped by a token bucket cuts larger packets into frames in software, which for a model's whole
+// gradient takes as long as the link itself.
 constexpr std::size_t kPacketBytes = 16 << 10;
-constexpr std::size_t kInPackets = 1 << 20;
 // Of a message, or its end: half a millisecond at 1 Gbit/s.
 constexpr std::size_t kWakeBytes = 64 << 10;
 constexpr int kReadsAtOnce = 16;  // of one peer, before others get their turn
@@ -219,9 +218,6 @@ void TcpSession::Write(int rank) {
     }
     const std::size_t body_size = body == nullptr ? 0 : body->size;
     const std::size_t in_body = out.written < sizeof(Frame) ? 0 : out.written - sizeof(Frame);
-    const bool in_packets = body_size <= kInPackets;
-    const std::size_t most = in_packets ? kPacketBytes : body_size;
-    const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (in_packets ? MSG_EOR : 0);
     std::array<iovec, 2> parts{};
     std::size_t count = 0;
     if (out.written < sizeof(Frame)) {
@@ -229,11 +225,12 @@ void TcpSession::Write(int rank) {
                         sizeof(Frame) - out.written};
     }
     if (in_body < body_size)
-      parts[count++] = {body->data + in_body, std::min(body_size - in_body, most)};
+      parts[count++] = {body->data + in_body, std::min(body_size - in_body, kPacketBytes)};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = count;
-    const ssize_t sent = ::sendmsg(peer.socket.get(), &message, flags);
+    const ssize_t sent =
+        ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_EOR);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include "harness/python/configured_method.hpp"
 #include "harness/python/method_ranks.hpp"
 #include "harness/python/module.hpp"
+#include "harness/python/parts/part_call.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -543,6 +545,14 @@ py::dict EntryOf(const Span& span) {
 }
 
 void BindMethod(py::module_& module) {
+  module.def(
+      "_watch_parts",
+      [](const Given<"deadline_seconds", double>& deadline_seconds) {
+        const char* const rank = std::getenv("RANK");  // of torchrun
+        WatchPartCalls(
+            {DeadlineOf(*deadline_seconds), rank == nullptr ? "" : std::string("rank ") + rank});
+      },
+      py::arg("deadline_seconds"));
   py::class_<BoundMethod>(module, "_Method")
       .def(py::init(
                [](std::string name, py::dict file, const py::object& given_world_size,

@@ -11,7 +11,7 @@
 #include "harness/python/configured_method.hpp"
 #include "harness/python/method_rank.hpp"
 #include "harness/python/module.hpp"
-#include "harness/python/parts/part_class.hpp"
+#include "harness/python/parts/part_call.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -96,6 +96,7 @@ class BoundRank : public MadeByInit {
 
   void Close() {
     if (!rank_) return;
+    if (rank_->abandoned()) ForgetPartCalls();
     if (!rank_->InThisProcess() || rank_->abandoned()) return (void)rank_.release();
     const GilReleased no_gil;  // a sparsifier in Python may wait for the GIL
     rank_.reset();

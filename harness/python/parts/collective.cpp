@@ -309,8 +309,7 @@ class PythonCollective final : public Collective, public HasMemory {
   }
 
   DryWorld DryRun(const ExchangeSizes& sizes, const Topology& topology) const {
-    const PythonTime time(part_.source().shown, "run(comm, mine) of a dry run");
-    const GilHeld gil;
+    const RunningCall running(part_.source().shown, "run(comm, mine) of a dry run");
     DryWorld world;
     const auto ranks = static_cast<std::size_t>(topology.ranks);
     std::deque<DryMessages> messages;

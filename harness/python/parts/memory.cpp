@@ -39,7 +39,7 @@ PartMemory::PartMemory(std::string kind, std::string who, KeptObject object)
 
 template <class Call>
 auto PartMemory::Do(const char* called, const Call& call) const {
-  const PythonTime time(who_, called);
+  const RunningCall running(who_, called);
   try {
     return call();
   } catch (const py::error_already_set& error) {

@@ -1,10 +1,5 @@
 #include "harness/python/parts/part_class.hpp"
 
-#include <atomic>
-#include <chrono>
-#include <mutex>
-#include <set>
-
 #include "core/base/error.hpp"
 #include "core/base/python_imports.hpp"
 #include "harness/python/arrays.hpp"
@@ -12,14 +7,6 @@
 namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
-
-std::atomic<std::int64_t> python_nanoseconds{0};
-
-std::int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Gives a part the modules of its own folder, while other folders may have modules of equal names.
 // Afterwards these are back in their places.
@@ -143,50 +130,10 @@ std::string LastLine(const py::error_already_set& error) {
          py::cast<std::string>(py::str(frame.attr("lineno"))) + ")";
 }
 
-double PythonSeconds() { return 1e-9 * static_cast<double>(python_nanoseconds.load()); }
-
-namespace {
-
-struct RunningCalls {
-  std::mutex mutex;
-  std::set<const PythonTime*> calls;
-};
-// Never destroyed: a call may still run while the process ends.
-RunningCalls& Running() {
-  static auto* const running = new RunningCalls;
-  return *running;
-}
-
-}  // namespace
-
-PythonTime::PythonTime(std::string_view of, std::string_view called)
-    : of_(of), called_(called), begin_(Now()) {
-  RunningCalls& running = Running();
-  const std::lock_guard lock(running.mutex);
-  running.calls.insert(this);
-}
-PythonTime::~PythonTime() {
-  python_nanoseconds += Now() - begin_;
-  RunningCalls& running = Running();
-  const std::lock_guard lock(running.mutex);
-  running.calls.erase(this);
-}
-
-std::string LatePartCall(std::chrono::milliseconds since) {
-  RunningCalls& running = Running();
-  const std::lock_guard lock(running.mutex);
-  const PythonTime* first = nullptr;
-  for (const PythonTime* call : running.calls) {
-    if (first == nullptr || call->begin_ < first->begin_) first = call;
-  }
-  const std::int64_t limit = std::chrono::nanoseconds(since).count();
-  if (first == nullptr || Now() - first->begin_ < limit) return {};
-  return std::string(first->of_) + ": " + std::string(first->called_) + " has not returned for " +
-         std::to_string((Now() - first->begin_) / 1'000'000'000) + " s";
-}
-
 PartClass::PartClass(PartSource source, const std::vector<std::string>& methods)
     : source_(std::move(source)) {
+  WatchPartCalls();
+  const RunningCall running(source_.shown, "running the file");
   try {
     type_ = py::getattr(ModuleOf(source_), source_.class_name.c_str(), py::none());
     if (PyType_Check(type_.ptr()) == 0) {

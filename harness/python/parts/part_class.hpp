@@ -12,8 +12,8 @@
 #include "core/base/options.hpp"
 #include "harness/catalog/part_source.hpp"
 #include "harness/python/gil.hpp"
-#include "harness/python/parts/late_call.hpp"
 #include "harness/python/parts/memory.hpp"
+#include "harness/python/parts/part_call.hpp"
 
 namespace sparfuse::python {
 
@@ -22,10 +22,6 @@ using harness::PartSource;
 // The last line of Python's report of an error, and its place: "ValueError: no good (FILE.py, line
 // 7)". The caller holds the GIL.
 std::string LastLine(const pybind11::error_already_set& error);
-
-// Seconds that this process has spent in calls of parts written in Python, their waiting for
-// Python's lock included.
-double PythonSeconds();
 
 class PartClass {
  public:
@@ -64,7 +60,7 @@ class PartClass {
   bool takes_seed_ = false;
 };
 
-// Runs `call` with the GIL, and counts its time. An error of Python is thrown as Error{kConfig}
+// Runs `call` with the GIL, as a RunningCall. An error of Python is thrown as Error{kConfig}
 // that names the class, the call with its tensor or step, and the error's last line.
 class PartCall {
  public:
@@ -85,26 +81,9 @@ class PartCall {
   std::string called_;
 };
 
-// Adds its lifetime to PythonSeconds, and lets LatePartCall see the call.
-class PythonTime {
- public:
-  // of: the part, "python:FILE.py:Class". called: the call with its arguments. Both outlive this
-  // object.
-  PythonTime(std::string_view of, std::string_view called);
-  ~PythonTime();
-  PythonTime(const PythonTime&) = delete;
-  PythonTime& operator=(const PythonTime&) = delete;
-
- private:
-  friend std::string LatePartCall(std::chrono::milliseconds since);
-  std::string_view of_, called_;
-  std::int64_t begin_;
-};
-
 template <class Call>
 auto PartCall::operator()(const Call& call) const {
-  const PythonTime time(part_.source().shown, called_);
-  const GilHeld gil;
+  const RunningCall running(part_.source().shown, called_);
   try {
     return call();
   } catch (const pybind11::error_already_set& error) {

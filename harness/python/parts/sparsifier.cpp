@@ -25,7 +25,6 @@ class FileSparsifier final : public Sparsifier, public HasMemory {
 
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
-    const PythonTime time(shown_, "select(g, k)");
     try {
       python_.Select(context, source, density, info, state, slot);
     } catch (const py::error_already_set& error) {

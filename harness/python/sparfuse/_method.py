@@ -187,8 +187,8 @@ class Method:
                     that are not sent are lost
     seed            seed of random numbers, equal on all ranks
     threads         number of threads of each rank; by default the ranks share threads()
-    deadline_seconds  the longest time that a rank waits for another one, for example while a
-                    sparsifier written in Python hangs
+    deadline_seconds  the longest time that a rank waits for another one. A call of a part in Python
+                    that takes twice this and 5 s is ended, with the process if need be
     verify          checks in each step that selections lose nothing and that all ranks have the
                     same result, bit for bit
     link, backward_seconds  the times for planners that weigh times. They are declared, and so the
@@ -327,6 +327,7 @@ class Method:
             "decay": decay,
             "rate": rate,
         }
+        _core._watch_parts(deadline_seconds)
         self._ranks = self._make(
             name=name,
             file=file,

@@ -1887,6 +1887,40 @@ def stopped_rank():
             os.kill(pids[victim], signal.SIGKILL)
 
 
+def part_that_never_returns(how):
+    """On the main thread of the last rank, whose process it ends at once or by an error."""
+    parts = {"strategy": "ahead", "planner": "layer-wise", "feedback": "residual"}
+    parts |= {"collective": "sparse-allgather", "sparsifier": write_parts(NEVER_RETURNS)("Select")}
+    victim = dist.get_world_size() - 1
+    if dist.get_rank() == victim:
+        os.environ["NEVER_RETURNS"] = how
+    model = sf.distribute(mlp(), parts, density=0.05, threads=1, deadline_seconds=2)
+    said = raises(sparfuse.Error, "", lambda: long_training(model))
+    own = r"mine.py:Select.*: select\(g, k\) raised for tensor .*: TimeoutError \(.*mine.py, line 6\)"
+    assert re.search(own if dist.get_rank() == victim else f"rank {victim} ", said), said
+
+
+NEVER_RETURNS = """
+import os
+class Select:
+    def select(self, g, k):
+        how = os.environ.get("NEVER_RETURNS")
+        while how == "spins": pass
+        if how == "holds the lock": sum(range(10**13))
+        return range(k)
+"""
+
+
+@case
+def part_that_spins():
+    part_that_never_returns("spins")
+
+
+@case
+def part_that_holds_the_lock():
+    part_that_never_returns("holds the lock")
+
+
 @case
 def interrupt():
     interrupted = Path(gathered(tempfile.mkdtemp())[0], "interrupted")
@@ -1952,6 +1986,11 @@ def exit_without_cleaning_up():
     loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
 
 
+# After these, ranks are lost or leave the group at different times.
+ENDS = ("killed_rank", "killed_before_it_connects", "stopped_rank", "interrupt", "part_that_spins",
+        "part_that_holds_the_lock")  # fmt: skip
+
+
 def run(rank, ranks, names, store):
     torch.set_num_threads(1)
     signal.alarm(LIMIT_SECONDS)
@@ -1960,7 +1999,7 @@ def run(rank, ranks, names, store):
             "gloo", init_method=f"file://{store}{number}", rank=rank, world_size=ranks
         )
         CASES[name]()
-        if name in ("killed_rank", "killed_before_it_connects", "stopped_rank", "interrupt"):
+        if name in ENDS:
             print(f"{name} ok", flush=True)
             return
         dist.barrier()

@@ -49,6 +49,8 @@ ENDS = {
     "killed_before_it_connects": [0, 0, -9],
     "stopped_rank": [0, 0, -9],
     "interrupt": [0, 0, 0],
+    "part_that_spins": [0, 0, 0],
+    "part_that_holds_the_lock": [0, 0, 1],
     "exit_without_cleaning_up": [0, 0, 0],
 }
 EQUAL = [
@@ -75,6 +77,7 @@ class TorchTest(unittest.TestCase):
         self.assertIn("ends: " + " ".join(map(str, ends or [0] * ranks)), said)
         for name in names:
             self.assertIn(f"{name} ok", done.stdout, said)
+        return said
 
     def test_two_ranks_equal_the_method_bit_for_bit(self):
         self.run_cases(2, EQUAL)
@@ -95,8 +98,19 @@ class TorchTest(unittest.TestCase):
 
     def test_processes_that_die_stop_or_are_interrupted(self):
         for name, ends in ENDS.items():
+            if not name.startswith("part_"):
+                with self.subTest(name):
+                    self.run_cases(3, [name], ends)
+
+    def test_a_part_that_never_returns_is_shown_with_its_stack(self):
+        for name, line in (("part_that_spins", 6), ("part_that_holds_the_lock", 7)):
             with self.subTest(name):
-                self.run_cases(3, [name], ends)
+                said = self.run_cases(3, [name], ENDS[name])
+                call = r"sparfuse: python:.*mine.py:Select: select\(g, k\) has not returned for \d+ s"
+                stack = rf'Stack \(most recent call first\):\n  File ".*mine.py", line {line} in select\n'
+                self.assertRegex(said, rf"{call}; after 9 s it is ended\n{stack}")
+                if ENDS[name][-1] == 1:
+                    self.assertRegex(said, rf"{stack}(  File .*\n)*{call}, and a TimeoutError did not end it")
 
     def test_the_page_runs_as_it_is_written(self):
         page = (HERE.parents[2] / "docs" / "pytorch.md").read_text()

@@ -301,6 +301,21 @@ class Live(Parts):
         self.assertEqual(trial["failure"]["kind"], "config", trial["failure"])
         self.assertRegex(trial["failure"]["message"], r"mine.py:Ahead.*ready.*ZeroDivisionError.*mine.py, line \d+\)")
 
+    def test_what_never_returns_fails_the_trial(self):
+        text = (self.folder / "mine.py").read_text()
+        (self.folder / "mine.py").write_text(text.replace("        self.local[tensor] = e.sparsify(tensor)",
+                                                          "        sum(range(10**13))"))
+        self.method("bad", strategy="python:mine.py:Ahead")
+        (self.folder / "t.toml").write_text(
+            LIVE.replace("seconds = 10\n", "seconds = 1\n", 1).format(methods='"bad.toml"', more='transport = "threads"'))
+        done = self.start("run", "--keep-disturbed", "t.toml")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        (trial,) = [read_trial(path) for path in self.results.rglob("trial.json")]
+        self.assertRegex(trial["failure"]["message"],
+                         r"mine.py:Ahead: ready\(e, tensor\) of .* has not returned for \d+ s, and a TimeoutError")
+        (log,) = self.results.rglob("log.txt")
+        self.assertRegex(log.read_text(), r'Stack \(most recent call first\):\n  File ".*mine.py", line \d+ in ready')
+
 
 if __name__ == "__main__":
     ProgramTest.program = os.path.abspath(sys.argv.pop(1))

@@ -66,7 +66,8 @@ def distribute(
     group      a process group; by default all ranks
     nonfinite  the effect of a NaN or an infinity in a gradient of any rank: "raise" raises
                NumericError on all ranks, "propagate" makes all averages NaN
-    deadline_seconds  the longest time that a rank waits for another one
+    deadline_seconds  the longest time that a rank waits for another one. A call of a part in Python
+               that takes twice this and 5 s is ended, with the process if need be
     threads    the number of threads of the method; by default torch.get_num_threads()
     undo       keeps the residuals of the step before, to restore them after a step that does not
                count: one with a NaN, or whose backward() raised. Costs memory of the gradient's size,
