@@ -277,17 +277,11 @@ py::object Decompress(const py::object& given, const py::object& shape,
   }
   {
     const GilReleased no_gil;
-    const float scale = average ? 1.0f / static_cast<float>(views.size()) : 1.0f;
-    bool finite = false;
-    try {
-      finite = AccumulateSparse(views, scale, result.values, *ModulePool());
-    } catch (const Error&) {  // says it in the words of a message from another rank
-      for (std::size_t p = 0; p < views.size(); ++p) {
-        CheckIndices(views[p].indices, n, "payloads[" + std::to_string(p) + "][0]");
-      }
-      throw;
+    for (std::size_t p = 0; p < views.size(); ++p) {
+      CheckIndices(views[p].indices, n, "payloads[" + std::to_string(p) + "][0]");
     }
-    if (!finite) {
+    const float scale = average ? 1.0f / static_cast<float>(views.size()) : 1.0f;
+    if (!AccumulateSparse(views, scale, result.values, *ModulePool())) {
       const std::size_t bad = FirstNotFinite(result.values);
       SPARFUSE_THROW(kNumeric, "decompress: element " + std::to_string(bad) + " of the sum is " +
                                    std::to_string(result.values[bad]) +
@@ -311,7 +305,7 @@ out       memory to reuse: a float32 array of that shape in row-major order, ove
           returned. It may be a torch.Tensor, say a parameter's gradient, and no memory of payloads.
 
 Raises ConfigError that names payload and position if indices are not increasing or not in the
-shape, NumericError if a sum is not finite. `out` may have been overwritten then.
+shape, before anything is written; NumericError if a sum is not finite.
 
 >>> import numpy, sparfuse
 >>> a = (numpy.array([0, 2], dtype=numpy.uint32), numpy.array([1, 5], dtype=numpy.float32))

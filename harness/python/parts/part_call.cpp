@@ -35,6 +35,15 @@ std::int64_t Now() {
 // for ever. A real-time one: programs use the others.
 int StackSignal() { return SIGRTMAX - 3; }
 
+// A debugger that waits for its user has traced the frames of the thread.
+bool IsDebugged(pthread_t thread) {
+  py::object frame = py::module_::import("sys").attr("_current_frames")().attr("get")(thread);
+  for (; !frame.is_none(); frame = frame.attr("f_back")) {
+    if (!frame.attr("f_trace").is_none()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // Of this process.
@@ -69,13 +78,18 @@ struct RunningCalls {
                  Text(call).c_str(), what.c_str());
   }
 
-  // Raises TimeoutError in the call, if it still runs when the GIL is free.
-  static void Raise(RunningCall* call) {
+  // Raises TimeoutError in the call, if it still runs when the GIL is free and is not debugged.
+  static void Raise(RunningCall* call, pthread_t thread) {
     const GilHeld gil;
+    const bool debugged = IsDebugged(thread);  // without the mutex: Python may give the GIL away
     RunningCalls& running = Get();
     const std::lock_guard lock(running.mutex);
-    if (std::ranges::find(running.calls, call) != running.calls.end())
-      PyThreadState_SetAsyncExc(call->thread_, PyExc_TimeoutError);
+    if (std::ranges::find(running.calls, call) == running.calls.end()) return;
+    if (debugged) {
+      std::erase(running.calls, call);
+    } else {
+      PyThreadState_SetAsyncExc(thread, PyExc_TimeoutError);
+    }
   }
 
   void Look() {
@@ -92,7 +106,7 @@ struct RunningCalls {
         pthread_kill(call->thread_, StackSignal());
         break;
       case 1:
-        std::thread(&Raise, call).detach();  // it may wait for the GIL for ever
+        std::thread(&Raise, call, call->thread_).detach();  // it may wait for the GIL for ever
         break;
       default:
         pthread_kill(call->thread_, StackSignal());

@@ -43,7 +43,8 @@ std::string LatePartCall(std::chrono::milliseconds since);
 // Watches the calls of this process from now on, in a thread of its own. A call that has not
 // returned after half the deadline, or 30 s, is named on stderr with Python's stack. After twice
 // the deadline and 5 s, by when all waits of other ranks have ended, TimeoutError is raised in it.
-// If it does not end by that, because it sleeps or holds the GIL, the process ends with status 1.
+// If it does not end by that, because it sleeps or holds the GIL, the process ends with status 1. A
+// call that a debugger has stopped is left alone.
 // Of all watches the one with the longest deadline counts. The caller holds the GIL.
 void WatchPartCalls(const harness::PartWatch& watch = {});
 

@@ -224,8 +224,10 @@ class Decompress(unittest.TestCase):
             ((np.array([-1, 2]), value), r"payloads\[1\]\[0\]\[0\] = -1: expected"),
             ((good[0], value[:1]), r"payloads\[1\] has 2 indices and 1 values"),
         ]:
+            out = np.full(8, 7, dtype=np.float32)
             with self.assertRaisesRegex(sparfuse.ConfigError, text):
-                sparfuse.decompress([good, bad], 8)
+                sparfuse.decompress([good, bad], 8, out=out)
+            self.assertTrue((out == 7).all())
         for payloads, text in [
             ([(good[0].astype(np.float32), value)], r"payloads\[0\]\[0\] has dtype float32"),
             ([(good[0], value.astype(np.float64))], r"payloads\[0\]\[1\] has dtype float64"),
