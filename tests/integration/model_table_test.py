@@ -145,13 +145,13 @@ class ModelTable(ProgramTest):
                            "dense", "--workers", "16")
         self.assertIn('buffers: 4000000 bytes are broadcast before each forward pass', advice)
         self.write(("safusion-local", "safusion-local\"\nbroadcast_bytes = 1 #"))
-        self.assertIn("t.toml:15: broadcast_bytes = 1: cluster safusion-local of stack horovod-sparse leaves buffers",
+        self.assertIn("t.toml:17: broadcast_bytes = 1: cluster safusion-local of stack horovod-sparse leaves buffers",
                       self.refusal("plan", "t.toml"))
 
     def test_what_a_table_cannot_do_is_said(self):
         self.write(('"modelled"', '"measured"'))
         self.assertRegex(self.refusal("plan", "t.toml"),
-                         r't\.toml:15: workload = "table:mymodel\.json" in mode measured: .* cannot train it')
+                         r't\.toml:17: workload = "table:mymodel\.json" in mode measured: .* cannot train it')
         self.write(("safusion-local", "this-machine"))
         self.assertIn('cluster = "this-machine" with a model table', self.refusal("run", "t.toml"))
         for verb in (("profile",), ("check", "workload")):
@@ -159,7 +159,7 @@ class ModelTable(ProgramTest):
                           self.refusal(*verb, "table:mymodel.json"))
         self.table["tensors"][2]["macs"] = -5
         self.write()
-        self.assertIn(f't.toml:15: workload = "table:mymodel.json": {self.folder / "mymodel.json"}: '
+        self.assertIn(f't.toml:17: workload = "table:mymodel.json": {self.folder / "mymodel.json"}: '
                       'tensors[2] "0.weight": macs = -5: expected a number from 0',
                       self.refusal("plan", "t.toml"))
 
