@@ -97,6 +97,7 @@ class TcpSession {
     Frame frame;
     TcpOperationPointer body;  // null: the frame alone
     std::size_t written = 0;
+    bool whole = false;  // not in packets
   };
   struct Peer {
     Socket socket;

@@ -57,6 +57,8 @@ HostAddress ChooseHost(const std::string& interface, const std::string& toward);
 Socket MakeSocket(const HostAddress& address);
 // Makes messages leave at once.
 void SendAtOnce(const Socket& socket);
+// The rate at which a connection's last bytes arrived, as the kernel measures it; 0: not known yet.
+double DeliveredBytesPerSecond(const Socket& socket);
 // The text of an errno: "Connection refused".
 std::string ErrorText(int error);
 
