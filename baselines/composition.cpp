@@ -175,6 +175,12 @@ bool Composition::needs_profile() const {
   return planner->needs_profile != nullptr && planner->needs_profile(planner_options);
 }
 
+std::uint64_t Composition::usual_step() const {
+  const CollectiveTraits traits = sparse_collective->traits();
+  const std::uint64_t unlike = traits.periodic || traits.begins_dense ? 1 : 0;
+  return std::max(dense_warmup_steps, unlike);
+}
+
 Composition Compose(const MethodParts& parts) {
   Composition made;
   made.strategy = &FindStrategy(parts.strategy);

@@ -78,6 +78,9 @@ struct Composition {
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::unique_ptr<Quantizer> MakeDenseQuantizer(std::uint64_t seed) const;
   bool needs_profile() const;  // to plan
+  // The first step, from 0, that represents most steps. Steps before it are sent dense, or do rare
+  // work, like the votes on ranges in Ok-Topk.
+  std::uint64_t usual_step() const;
   std::optional<LocalSteps> local_steps() const;
 };
 

@@ -59,8 +59,6 @@ struct CollectiveTraits {
   bool periodic = false;
   // The first step sends all elements: later ones represent the steps.
   bool begins_dense = false;
-  // The first step, from 0, that represents most steps.
-  int usual_step() const noexcept { return periodic || begins_dense ? 1 : 0; }
   // If ranks share memory, the collective reads each payload in its owner's memory and needs no
   // room for payloads (ExchangeBuffers::own_owner).
   bool reads_in_place = false;

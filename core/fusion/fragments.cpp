@@ -58,8 +58,7 @@ class Fragments final : public Planner {
 
   static Unit UnitOf(const PlanInput& input, std::size_t first, std::size_t last,
                      std::size_t fragment) {
-    Unit unit{first, last, input.sparsified,
-              input.sparsified == Sparsified::kNever ? 1.0 : input.density};
+    Unit unit{first, last, input.sparsified, input.unit_density()};
     unit.date = static_cast<std::uint16_t>(fragment);
     return unit;
   }

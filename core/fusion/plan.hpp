@@ -95,6 +95,9 @@ struct PlanInput {
   std::string_view sparsifier = {};            // key of cost->selection; empty: none
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
+
+  // Of the elements of a unit that is planned as the method chose.
+  double unit_density() const { return sparsified == Sparsified::kNever ? 1.0 : density; }
 };
 
 class Planner {

@@ -146,13 +146,7 @@ std::uint64_t PlannedPayloadBytes(const GradientLayout& layout, std::size_t tens
   return kSparseElementBytes * KeptCount(layout.tensor(tensor).numel, density);
 }
 
-namespace {
-
-double DensityOf(const PlanInput& input) {
-  return input.sparsified == Sparsified::kNever ? 1.0 : input.density;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 MergedTimes::MergedTimes(const PlanInput& input, std::string_view planner)
     : input_(input), times_(input, planner) {
@@ -180,7 +174,7 @@ Plan PlanOfLengths(std::span<const std::size_t> lengths, const PlanInput& input)
   Plan plan;
   std::size_t first = 0;
   for (const std::size_t length : lengths) {
-    plan.units.push_back({first, first + length, input.sparsified, DensityOf(input)});
+    plan.units.push_back({first, first + length, input.sparsified, input.unit_density()});
     first += length;
   }
   return plan;

@@ -127,8 +127,7 @@ PlannerDescriptor GivenPlanner() {
 namespace {
 
 Unit MakeUnit(const PlanInput& input, std::size_t first, std::size_t last) {
-  return {first, last, input.sparsified,
-          input.sparsified == Sparsified::kNever ? 1.0 : input.density};
+  return {first, last, input.sparsified, input.unit_density()};
 }
 
 class LayerWise final : public Planner {

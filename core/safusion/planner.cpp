@@ -128,16 +128,12 @@ std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std:
 
 namespace {
 
-double DensityOfUnits(const PlanInput& input) {
-  return input.sparsified == Sparsified::kNever ? 1.0 : input.density;
-}
-
 // Times of the buffer that holds tensors [first, last).
 class BufferTimes {
  public:
   explicit BufferTimes(const PlanInput& input) : input_(input), times_(input, "safusion") {
     for (std::size_t t = 0; t < tensors(); ++t) {
-      const double density = input.layout.tensor(t).dense ? 1.0 : DensityOfUnits(input);
+      const double density = input.layout.tensor(t).dense ? 1.0 : input.unit_density();
       backward_.push_back(backward_.back() + times_.Backward(t));
       sparsify_.push_back(sparsify_.back() + times_.Sparsify(t, density));
       bytes_.push_back(bytes_.back() + PlannedPayloadBytes(input.layout, t, density));
@@ -267,7 +263,7 @@ class Safusion final : public Planner {
     std::size_t first = 0;
     for (const std::size_t length : Lengths(input)) {
       const std::size_t last = first + length;
-      if (length > 0) plan.units.push_back({first, last, input.sparsified, DensityOfUnits(input)});
+      if (length > 0) plan.units.push_back({first, last, input.sparsified, input.unit_density()});
       first = last;
     }
     return plan;
@@ -277,7 +273,7 @@ class Safusion final : public Planner {
   std::vector<std::size_t> Lengths(const PlanInput& input) const {
     if (form_ == "authors") {
       std::vector<std::size_t> lengths =
-          AuthorsBufferLengths(input.layout, model_, DensityOfUnits(input));
+          AuthorsBufferLengths(input.layout, model_, input.unit_density());
       --lengths.front();  // the code counts one tensor too many
       return lengths;
     }

@@ -40,11 +40,11 @@ StepRecord SimulateReference(const DeclaredCluster& cluster, const ReferenceStep
   BackwardProfile backward = BackwardOf(times, layout);
   CostModel cost = KernelCosts(times);
   AddDeclaredLinks(cost, times);
+  const Composition composition = Compose(config);
   const ModelConfig model =
-      MakeModelConfig(Compose(config), std::move(layout), {step.workers, config.ranks_per_node},
+      MakeModelConfig(composition, std::move(layout), {step.workers, config.ranks_per_node},
                       std::move(backward), std::move(cost), kCalibrationSeed);
-  const auto usual = static_cast<std::uint64_t>(model.sparse_collective->traits().usual_step());
-  return SimulateStep(model, usual, 0, Recorded::kTimes).records.front();
+  return SimulateStep(model, composition.usual_step(), 0, Recorded::kTimes).records.front();
 }
 
 double PartOf(const StepRecord& record, StepPart part) {

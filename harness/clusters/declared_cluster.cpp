@@ -301,8 +301,7 @@ std::span<const InputSpec> InputSpecs() {
        "the host's moving of an exchange's elements, in line with the network", true},
       {"sum_host_ns_an_entry", "host_staging", kTimes, 0,
        "the host's work on an entry that a rank gives to a collective that is published to sum on "
-       "the "
-       "host",
+       "the host",
        true},
       {"exchange_growth",
        "host_overhead",

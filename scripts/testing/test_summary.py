@@ -66,8 +66,9 @@ def ctest_counts(folder):
 
 
 def program_counts(paths):
-    passed, failed, skips = zip(Counts(0, 0, []), *filter(None, map(googletest_counts, paths)))
-    return Counts(sum(passed), sum(failed), sum(skips, []))
+    counts = [each for each in map(googletest_counts, paths) if each]
+    return Counts(sum(each.passed for each in counts), sum(each.failed for each in counts),
+                  [skip for each in counts for skip in each.skips])
 
 
 def unittest_counts(log):

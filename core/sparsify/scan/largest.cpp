@@ -108,9 +108,11 @@ class Sample {
   // better than a sample, unless the sample speaks against it (two standard deviations).
   std::uint32_t KthKey(std::size_t k, std::uint32_t lo, std::uint32_t guess) const {
     const double expected = Expected(k);
-    const std::size_t reach = kernels_.count_at_least(keys_.data(), keys_.size(), guess);
-    const double miss = std::abs(static_cast<double>(reach) - expected);
-    if (guess != kNoKey && miss <= 2 * std::sqrt(expected)) return guess;
+    if (guess != kNoKey) {
+      const std::size_t reach = kernels_.count_at_least(keys_.data(), keys_.size(), guess);
+      const double miss = std::abs(static_cast<double>(reach) - expected);
+      if (miss <= 2 * std::sqrt(expected)) return guess;
+    }
     const auto rank = static_cast<std::size_t>(std::max(1.0, expected));
     return FindCut(kernels_, keys_, rank, lo, kKthBits, kCoarseBits).key;
   }

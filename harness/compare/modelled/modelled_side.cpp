@@ -119,18 +119,18 @@ const ModelledSide::Steps& ModelledSide::StepsOf(const CellConfig& cell) {
     }
     Steps steps{ModelSteps(FirstTrial(cell), cluster_->Profiles(cell, 0)), {}};
     if (!cluster_->HasDraws(cell)) return kept->second = std::move(steps);
-    // Draws model the first step. Each keeps the first step's ratio to the median of all steps.
-    const StepModel first = ModelUsualStep(FirstTrial(cell), cluster_->Profiles(cell, 0));
-    const auto scaled = [](double drawn, double first_step, double expected) {
-      return first_step > 0 ? drawn / first_step * expected : drawn;
+    // Draws model a usual step. Each is scaled by the ratio of all steps' median to that step.
+    const StepModel usual = ModelUsualStep(FirstTrial(cell), cluster_->Profiles(cell, 0));
+    const auto scaled = [](double drawn, double usual_step, double expected) {
+      return usual_step > 0 ? drawn / usual_step * expected : drawn;
     };
     const int before = profile_.declared.empty() ? kDraws * stream_ : 0;
     for (int draw = 1; draw <= kDraws; ++draw) {
       const StepModel drawn =
           ModelUsualStep(FirstTrial(cell), cluster_->Profiles(cell, before + draw));
       steps.draws.push_back(
-          {scaled(drawn.seconds, first.seconds, steps.expected.seconds),
-           scaled(drawn.exposed_seconds, first.exposed_seconds, steps.expected.exposed_seconds)});
+          {scaled(drawn.seconds, usual.seconds, steps.expected.seconds),
+           scaled(drawn.exposed_seconds, usual.exposed_seconds, steps.expected.exposed_seconds)});
     }
     return kept->second = std::move(steps);
   } catch (...) {

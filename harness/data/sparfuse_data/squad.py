@@ -241,8 +241,11 @@ def _spans(count, room, stride):
 
 def _best_span(spans, place):
     """The begin of the window with most context on the poorer side of a piece."""
-    holding = (span for span in spans if span[0] <= place < sum(span))
-    return max(holding, key=lambda span: min(place - span[0], sum(span) - 1 - place) + 0.01 * span[1])[0]
+    def score(span):
+        begin, length = span
+        return min(place - begin, begin + length - 1 - place) + 0.01 * length
+
+    return max(((begin, length) for begin, length in spans if begin <= place < begin + length), key=score)[0]
 
 
 def key_of(windows):

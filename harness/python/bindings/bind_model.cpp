@@ -49,8 +49,7 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   ModelStep step;
   {
     const GilReleased no_gil;  // parts in Python take the GIL
-    const auto usual = static_cast<std::uint64_t>(model.sparse_collective->traits().usual_step());
-    step = SimulateStep(model, std::max(method.composition().dense_warmup_steps, usual), 0);
+    step = SimulateStep(model, method.composition().usual_step(), 0);
   }
   py::dict result;
   double slowest = 0;

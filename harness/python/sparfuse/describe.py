@@ -467,8 +467,10 @@ def _example(torch, shapes, batch, axis, device):
         sizes, _, below = given.partition(":")
         shape = [*map(int, sizes.split(","))]
         shape.insert(axis or 0, batch)
-        drawn = torch.randint(int(below), shape) if below else torch.randn(shape)
-        inputs.append(drawn.to(device))
+        if below:
+            inputs.append(torch.randint(int(below), shape, device=device))
+        else:
+            inputs.append(torch.randn(shape, device=device))
     return tuple(inputs)
 
 

@@ -45,15 +45,15 @@ std::map<std::string, std::vector<double>> Draws(const TrialConfig& trial,
                                                  const ProfileOutcomes& profiles,
                                                  const std::function<ProfileOutcomes(int)>& drawn,
                                                  const MetricValues& metrics) {
-  const StepModel first = ModelUsualStep(trial, profiles);
-  const auto over_first = [&](const std::string& metric, double of_first) {
+  const StepModel usual = ModelUsualStep(trial, profiles);
+  const auto over_usual = [&](const std::string& metric, double modelled) {
     const auto said = metrics.find(metric);
-    if (said == metrics.end() || !said->second.value || !(of_first > 0)) return 1.0;
-    return *said->second.value / of_first;
+    if (said == metrics.end() || !said->second.value || !(modelled > 0)) return 1.0;
+    return *said->second.value / modelled;
   };
   const std::string seconds = "step_seconds", exposed = "exposed_communication_seconds";
-  const double of_step = over_first(seconds, first.seconds);
-  const double of_exposed = over_first(exposed, first.exposed_seconds);
+  const double of_step = over_usual(seconds, usual.seconds);
+  const double of_exposed = over_usual(exposed, usual.exposed_seconds);
   std::map<std::string, std::vector<double>> draws;
   for (int draw = 1; draw <= kDraws; ++draw) {
     const StepModel step = ModelUsualStep(trial, drawn(draw));

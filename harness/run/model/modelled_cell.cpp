@@ -225,11 +225,6 @@ void RequireReceipts(std::span<const ModelStep> steps) {
                              steps.size()));
 }
 
-// If steps vary, the first one may do rare work, like the votes on ranges in Ok-Topk.
-int UsualStep(const CellConfig& config, const ModelConfig& model) {
-  return std::max(DenseWarmupSteps(config), model.sparse_collective->traits().usual_step());
-}
-
 }  // namespace
 
 int FirstModelledStep(const CellConfig& config, const ModelConfig& model) {
@@ -254,7 +249,8 @@ std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig&
     return steps;
   }
   std::vector<ModelStep> steps;
-  const int first = all ? FirstModelledStep(config, model) : UsualStep(config, model);
+  const int first =
+      all ? FirstModelledStep(config, model) : static_cast<int>(Compose(config).usual_step());
   for (int step = 0; step < windows; ++step) {
     steps.push_back(
         SimulateStep(model, static_cast<std::uint64_t>(first + step), traced_ranks, recorded));

@@ -25,8 +25,8 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
 
 // The simulated steps of a cell's trial. If steps vary, these are all steps after the dense ones;
 // else one step, which all are like. With local steps they are whole windows after the first, which
-// differs from the others. all: if steps vary, simulate as many as the trial has; else a
-// usual step, or one window. Without dates (trigger = "idle") as many as the trial has; throws
+// differs from the others. all: if steps vary, simulate as many as the trial has; else a usual
+// step, or one window. Without dates (trigger = "idle") as many as the trial has; throws
 // Error{kConfig} if none of them receives.
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
                                     int traced_ranks, Recorded recorded = Recorded::kAll);
@@ -55,10 +55,10 @@ struct StepModel {
   double exposed_seconds = 0;  // communication, on the first rank
   double compute_seconds = 0;  // forward, backward and update, on the first rank
   double utilisation = 0;      // their share of its step
-  // Sent by the first rank, in the first step or the mean one of a window; 0 if only times are
-  // recorded.
+  // Sent by the first rank, in the first simulated step or the mean one of a window; 0 if only
+  // times are recorded.
   double sent_bytes = 0;
-  Formulas formulas = {};  // of its first step, or window
+  Formulas formulas = {};  // of the first simulated step, or window
 };
 
 // The values of the cell's trial: the medians of the steps that it simulates.
