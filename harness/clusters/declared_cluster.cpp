@@ -180,7 +180,8 @@ const ComputeTime* DeclaredCluster::ComputeOf(const std::string& workload) const
 }
 
 void DeclaredCluster::CheckWorkload(const std::string& workload) const {
-  if (ComputeOf(workload) != nullptr || Value("compute_tflops") > 0 ||
+  const std::string_view family = workloads::FindWorkload(workload).family();
+  if (ComputeOf(workload) != nullptr || Value("compute_tflops", family) > 0 ||
       MeasuredTimesOf(workload) != nullptr) {
     return;
   }
@@ -191,7 +192,7 @@ void DeclaredCluster::CheckWorkload(const std::string& workload) const {
       fmt::format("cluster \"{}\": no input gives the computing time of workload {} of family {}; "
                   "the times in its file are for {}: expected a [[compute]] for it, or an input "
                   "compute_tflops{}",
-                  name, workload, workloads::FindWorkload(workload).family(),
+                  name, workload, family,
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
                   workloads::IsTable(workload)
                       ? "; or the key \"family\" of its file, naming one of them, or its own "

@@ -99,14 +99,16 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
                  : factor * config.batch_per_worker / static_cast<double>(time->batch_per_worker);
     return {ratio * time->forward_seconds, ratio * time->backward_seconds};
   }
+  const double tflops =
+      cluster.Value("compute_tflops", workloads::FindWorkload(config.workload).family());
   if (const workloads::MeasuredTimes* times = MeasuredTimesOf(config.workload);
-      times != nullptr && cluster.Value("compute_tflops") <= 0) {
+      times != nullptr && tflops <= 0) {
     const double us = std::accumulate(times->backward_us.begin(), times->backward_us.end(), 0.0);
     const double steps =
         factor * kMicro * config.batch_per_worker / static_cast<double>(times->batch);
     return {steps * times->forward_us.value_or(0), steps * us};
   }
-  const double forward = factor * 2 * work / (1e12 * cluster.Value("compute_tflops"));
+  const double forward = factor * 2 * work / (1e12 * tflops);
   return {forward, 2 * forward};
 }
 

@@ -32,7 +32,7 @@ bool IsCollectiveKernel(std::string_view name) {
   return Has(name, "rcclGenericKernel") || Has(name, "ncclKernel");
 }
 
-std::string_view CollectiveOfKernel(std::string_view name) {
+const char* CollectiveOfKernel(std::string_view name) {
   for (const auto& [part, collective] :
        {std::pair("AllReduce", "allreduce"), std::pair("AllGather", "allgather"),
         std::pair("ReduceScatter", "reduce_scatter"), std::pair("SendRecv", "all_to_all"),

@@ -14,7 +14,7 @@ bool IsCollectiveKernel(std::string_view name);
 
 // The collective of a kernel, called as in the profiler's fields, for events without these fields;
 // "" if its name has none.
-std::string_view CollectiveOfKernel(std::string_view name);
+const char* CollectiveOfKernel(std::string_view name);
 
 bool IsBroadcast(std::string_view collective);
 

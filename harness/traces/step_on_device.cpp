@@ -17,21 +17,20 @@ constexpr double kLargeDeviceCopy = 64 << 20, kLargeHostCopy = 8 << 20;
 
 StepExchange ExchangeOf(const TraceIndex& index, const DeviceWork& work) {
   const Trace& trace = index.trace();
-  StepExchange made{work.event, work.begin(), work.end(), "", "", "", trace.Name(*work.event),
-                    {},         {},           {}};
+  StepExchange made{.event = work.event, .kernel = trace.Name(*work.event).c_str()};
   const auto take = [&](const TraceEvent& event) {
     const StoredExtra* extra = trace.Stored(event);
-    if (extra == nullptr || extra->collective == kNoName || !made.collective.empty()) return;
-    made.collective = trace.names[extra->collective];
-    made.dtype = trace.names[extra->dtype];
-    made.group = trace.names[extra->group];
-    if (extra->elements != kNoId) made.elements = extra->elements;
-    if (extra->ranks >= 0) made.ranks = extra->ranks;
-    if (extra->sequence != kNoId) made.sequence = extra->sequence;
+    if (extra == nullptr || extra->collective == kNoName || *made.collective) return;
+    made.collective = trace.names[extra->collective].c_str();
+    made.dtype = trace.names[extra->dtype].c_str();
+    made.group = trace.names[extra->group].c_str();
+    made.elements = extra->elements;
+    made.ranks = extra->ranks;
+    made.sequence = extra->sequence;
   };
   take(*work.event);
   if (const TraceEvent* comms = index.Comms(work.event->external_id)) take(*comms);
-  if (made.collective.empty()) made.collective = CollectiveOfKernel(made.kernel);
+  if (!*made.collective) made.collective = CollectiveOfKernel(made.kernel);
   return made;
 }
 
@@ -40,17 +39,15 @@ void AddCollectives(const TraceIndex& index, StepFacts& step) {
   for (const DeviceWork& work :
        TraceIndex::Launched(index.collectives(), window.begin, window.end)) {
     StepExchange made = ExchangeOf(index, work);
-    if (made.collective.empty()) {
+    if (!*made.collective) {
       index.Fail(
           fmt::format("{}: the kernel {} has no field \"Collective name\", and its own name has "
                       "none: expected a trace of a later PyTorch",
                       window.name, made.kernel));
     }
     if (work.launched() < step.backward_begin) {
-      const double bytes =
-          static_cast<double>(made.elements.value_or(0)) * BytesOfType(made.dtype).value_or(0);
-      step.before.emplace_back(made.collective, bytes);
-      if (IsBroadcast(made.collective)) step.broadcasts.emplace_back(made.begin, made.end);
+      step.before.emplace_back(made.collective, BytesOf(made));
+      if (IsBroadcast(made.collective)) step.broadcasts.emplace_back(work.begin(), work.end());
     } else if (work.launched() <= step.backward_end) {
       step.exchanges.push_back(made);
     } else {
@@ -109,7 +106,8 @@ class StepWork {
 void AddBackward(const TraceIndex& index, const StepWork& all, StepFacts& step) {
   const TraceTime from = step.origin, to = step.end_of_backward;
   std::vector<TraceSpan> busy, exchanging, without_hooks;
-  for (const StepExchange& each : step.exchanges) exchanging.emplace_back(each.begin, each.end);
+  for (const StepExchange& each : step.exchanges)
+    exchanging.emplace_back(each.event->begin, each.event->end);
   const Cover exchanges(std::move(exchanging));
   for (const DeviceWork& work :
        TraceIndex::Launched(index.compute(), step.backward_begin,

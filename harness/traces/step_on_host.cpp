@@ -14,22 +14,19 @@ void AddGloo(const TraceIndex& index, StepFacts& step) {
   const Trace& trace = index.trace();
   for (const TraceEvent* each :
        index.Within(EventKind::kGloo, step.window->begin, step.window->end)) {
-    const std::string_view collective =
-        std::string_view(trace.Name(*each)).substr(std::string_view("gloo:").size());
+    const char* name = trace.Name(*each).c_str() + std::string_view("gloo:").size();
+    const std::string_view collective = name;
     const StoredExtra* extra = trace.Stored(*each);
-    StepExchange made{each, each->begin, each->end, collective, "", "", "", {}, {}, {}};
+    StepExchange made{.event = each, .collective = name, .ranks = trace.world};
     if (extra != nullptr && extra->shape != kNoExtra && extra->type != kNoName) {
       const std::vector<std::int64_t>& shape = trace.shapes[extra->shape];
-      made.dtype = trace.names[extra->type];
+      made.dtype = trace.names[extra->type].c_str();
       made.elements =
           std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
     }
-    made.ranks = trace.world;
     if (each->begin < step.backward_begin) {
-      const double bytes =
-          static_cast<double>(made.elements.value_or(0)) * BytesOfType(made.dtype).value_or(0);
-      step.before.emplace_back(collective, bytes);
-      if (IsBroadcast(collective)) step.broadcasts.emplace_back(made.begin, made.end);
+      step.before.emplace_back(name, BytesOf(made));
+      if (IsBroadcast(collective)) step.broadcasts.emplace_back(each->begin, each->end);
     } else if (collective.starts_with("all") ||
                (IsSharded(collective) && each->begin <= step.backward_end)) {
       step.exchanges.push_back(made);

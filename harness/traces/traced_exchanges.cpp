@@ -19,22 +19,22 @@ namespace {
 TracedExchange ExchangeAt(const std::vector<StepFacts>& steps, std::size_t i) {
   // The profiler leaves out the size of an exchange now and then.
   const auto sized = std::ranges::find_if(
-      steps, [i](const StepFacts& step) { return step.exchanges[i].elements.has_value(); });
+      steps, [i](const StepFacts& step) { return step.exchanges[i].elements != kNoId; });
   const StepExchange& exchange = (sized == steps.end() ? steps.front() : *sized).exchanges[i];
   TracedExchange made;
   made.collective = exchange.collective;
-  made.elements = exchange.elements;
+  if (exchange.elements != kNoId) made.elements = exchange.elements;
   made.dtype = exchange.dtype;
-  made.ranks = exchange.ranks;
-  if (!exchange.group.empty()) made.group = std::string(exchange.group);
+  if (exchange.ranks >= 0) made.ranks = exchange.ranks;
+  if (*exchange.group) made.group = exchange.group;
   made.kernel = exchange.kernel;
-  made.sequence = exchange.sequence;
+  if (exchange.sequence != kNoId) made.sequence = exchange.sequence;
   std::vector<double> begins, ends;
   for (const StepFacts& step : steps) {
-    const StepExchange& of_step = step.exchanges[i];
-    made.us_by_step.push_back(Us(of_step.end - of_step.begin));
-    begins.push_back(Us(of_step.begin - step.origin));
-    ends.push_back(Us(of_step.end - step.origin));
+    const TraceEvent& event = *step.exchanges[i].event;
+    made.us_by_step.push_back(Us(event.end - event.begin));
+    begins.push_back(Us(event.begin - step.origin));
+    ends.push_back(Us(event.end - step.origin));
   }
   made.us = *SpreadOf(made.us_by_step);
   made.begin_us = Median(begins);
@@ -57,7 +57,7 @@ std::vector<TracedExchange> ExchangesOf(const std::vector<StepFacts>& steps,
   for (const StepFacts& step : steps) {
     const bool same = std::ranges::equal(
         step.exchanges, first.exchanges, [](const StepExchange& a, const StepExchange& b) {
-          return a.elements == b.elements || !a.elements || !b.elements;
+          return a.elements == b.elements || a.elements == kNoId || b.elements == kNoId;
         });
     if (same) continue;
     notes.push_back(fmt::format("{} and {} have other exchanges ({} and {}): none is taken",
@@ -142,7 +142,7 @@ void AddExchanges(const TraceIndex& index, const std::vector<StepFacts>& steps, 
   if (facts.exchanges.empty()) return;
   facts.exposed_us = OverSteps(steps, [&](const StepFacts& step) {
     TraceTime last = step.end_of_backward;
-    for (const StepExchange& each : step.exchanges) last = std::max(last, each.end);
+    for (const StepExchange& each : step.exchanges) last = std::max(last, each.event->end);
     return One(last - step.end_of_backward);
   });
   const bool beside = std::ranges::any_of(steps, [](const StepFacts& s) { return s.beside; });

@@ -198,6 +198,11 @@ void KeepExchanges(const TraceIndex& index, StepFacts& step) {
     std::erase_if(step.exchanges, [&](const StepExchange& each) { return each.group != *asked; });
 }
 
+double BytesOf(const StepExchange& exchange) {
+  const std::int64_t elements = exchange.elements == kNoId ? 0 : exchange.elements;
+  return static_cast<double>(elements) * BytesOfType(exchange.dtype).value_or(0);
+}
+
 std::optional<std::vector<std::int64_t>> ShapeOf(const Trace& trace,
                                                  const Accumulation& accumulation) {
   if (accumulation.shape == kNoExtra) return std::nullopt;

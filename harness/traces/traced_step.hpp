@@ -24,12 +24,15 @@ struct Accumulation {
   TraceTime tail() const { return has_tail ? evaluation_end - event->end : 0; }
 };
 
+// Small, since a trace of small steps has one for every ten of its events: the names are the
+// trace's own.
 struct StepExchange {
   const TraceEvent* event = nullptr;
-  TraceTime begin = 0, end = 0;
-  std::string_view collective, dtype, group, kernel;  // of the trace's names
-  std::optional<std::int64_t> elements, ranks, sequence;
+  const char *collective = "", *dtype = "", *group = "", *kernel = "";
+  std::int64_t elements = kNoId, sequence = kNoId;
+  std::int32_t ranks = -1;  // not known
 };
+static_assert(sizeof(StepExchange) == 64);
 
 struct StepFacts {
   const StepWindow* window = nullptr;
@@ -45,7 +48,7 @@ struct StepFacts {
   std::size_t after_backward = 0;                      // all-reduces that were called later
   std::size_t broadcasts_after = 0;                    // broadcasts that came later
   std::size_t of_integers = 0;                         // all-reduces of no gradient
-  std::vector<std::pair<std::string, double>> before;  // collectives and their bytes
+  std::vector<std::pair<const char*, double>> before;  // collectives and their bytes
   std::vector<TraceSpan> broadcasts;                   // of them
   // Times on the device if there is one, else on the host.
   TraceTime forward = 0, backward = 0, origin = 0, end_of_backward = 0;
@@ -61,6 +64,9 @@ struct StepFacts {
 // The shape of an accumulated gradient, of a scalar {1}; none if the trace lacks it.
 std::optional<std::vector<std::int64_t>> ShapeOf(const Trace& trace,
                                                  const Accumulation& accumulation);
+
+// 0 if the trace lacks its elements or their type.
+double BytesOf(const StepExchange& exchange);
 
 // Passes, tensors and the host's times of a window. Throws Error{kConfig} for two optimizers.
 StepFacts StepOf(const TraceIndex& index, const StepWindow& window);
