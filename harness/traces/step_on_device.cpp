@@ -130,9 +130,9 @@ void AddBackward(const TraceIndex& index, const StepWork& all, StepFacts& step) 
   }
   const Cover computing(std::move(without_hooks));
   step.idle_backward = std::max<TraceTime>(0, step.backward - computing.Until(to));
-  for (std::size_t k = 0; k < step.accumulations.size(); ++k) {
-    const TraceTime end = all.Done(step.accumulations[k].event->end);
-    step.idle_before.push_back(std::max<TraceTime>(0, step.ready[k] - computing.Until(end)));
+  for (Accumulation& each : step.accumulations) {
+    const TraceTime end = all.Done(each.event->end);
+    each.idle_before = std::max<TraceTime>(0, each.ready - computing.Until(end));
   }
 }
 
@@ -177,9 +177,9 @@ void AddOnDevice(const TraceIndex& index, StepFacts& step) {
   for (const DeviceWork& work : forward) of_forward.emplace_back(work.begin(), work.end());
   step.idle_forward = Uncovered(step.forward, std::move(of_forward), forward_end);
   const StepWork all(step, works, forward_end);
-  for (const Accumulation& each : step.accumulations) {
+  for (Accumulation& each : step.accumulations) {
     const TraceTime end = each.event->end;
-    step.ready.push_back(all.Done(end) - forward_end - all.Hooks(end));
+    each.ready = all.Done(end) - forward_end - all.Hooks(end);
   }
   step.end_of_backward = all.Done(step.backward_end);
   step.backward = step.end_of_backward - forward_end - all.Hooks(step.backward_end);

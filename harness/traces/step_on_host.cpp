@@ -43,7 +43,7 @@ void AddGloo(const TraceIndex& index, StepFacts& step) {
   }
   if (calls.size() != step.exchanges.size()) return;
   const auto own = std::ranges::upper_bound(calls, step.backward_end) - calls.begin();
-  step.after_backward = calls.size() - static_cast<std::size_t>(own);
+  step.after_backward = static_cast<int>(calls.size()) - static_cast<int>(own);
   step.exchanges.resize(static_cast<std::size_t>(own));
 }
 
@@ -55,14 +55,13 @@ void AddOnHost(const TraceIndex& index, StepFacts& step) {
   step.end_of_backward = step.backward_end;
   step.forward = step.backward_begin - step.first_forward;
   TraceTime tails = 0;
-  for (const Accumulation& each : step.accumulations) {
-    step.ready.push_back(each.event->end - step.backward_begin - tails);
+  for (Accumulation& each : step.accumulations) {
+    each.ready = each.idle_before = each.event->end - step.backward_begin - tails;
     tails += each.tail();
   }
   step.backward = step.backward_end - step.backward_begin - tails;
   step.update = step.update_host;
   step.first_kernel = step.window->begin;
-  step.idle_before = step.ready;
   step.idle_forward = step.forward;
   step.idle_backward = step.backward;
   step.idle_update = step.update.value_or(0);

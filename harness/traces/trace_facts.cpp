@@ -35,12 +35,10 @@ Steps UsedSteps(const TraceIndex& index, TraceFacts& facts) {
   Steps steps;
   steps.reserve(windows.size());
   facts.steps_found.reserve(windows.size());
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    facts.steps_found.emplace_back(windows[i].name);
-    StepFacts step = StepOf(index, windows[i]);
-    if (step.passes == 0) continue;
-    step.position = i;
-    steps.push_back(std::move(step));
+  for (const StepWindow& window : windows) {
+    facts.steps_found.emplace_back(window.name);
+    StepFacts step = StepOf(index, window);
+    if (step.passes > 0) steps.push_back(std::move(step));
   }
   if (steps.empty()) {
     index.Fail(fmt::format(
@@ -77,7 +75,7 @@ void AddTimes(const TraceIndex& index, const Steps& steps, TraceFacts& facts) {
   const Cover busy(std::move(computing));
   std::vector<double> periods, idle;
   for (std::size_t i = 1; i < steps.size(); ++i) {
-    if (steps[i].position != steps[i - 1].position + 1) continue;
+    if (steps[i].window != steps[i - 1].window + 1) continue;
     const TraceTime from = *steps[i - 1].first_kernel, to = *steps[i].first_kernel;
     periods.push_back(Us(to - from));
     idle.push_back(Us(to - from - busy.Between(from, to)));
@@ -134,7 +132,7 @@ void AddHostTimes(const Steps& steps, TraceFacts& facts) {
       })->median;
 }
 
-void AddDeviceFacts(const TraceIndex& index, const Steps& steps, TraceFacts& facts) {
+void AddBounds(const TraceIndex& index, const Steps& steps, TraceFacts& facts) {
   std::vector<double> shares, lags;
   for (const StepFacts& step : steps) {
     shares.push_back(step.idle_share);
@@ -148,15 +146,14 @@ void AddDeviceFacts(const TraceIndex& index, const Steps& steps, TraceFacts& fac
                         facts.launch_lag_us->median > kDeviceBoundLagUs
                     ? "device-bound"
                     : "mixed";
-  facts.on_device = DeviceFacts(index);
 }
 
 void AddTensors(const Trace& trace, const Steps& steps, TraceFacts& facts) {
   for (std::size_t k = 0; k < steps.front().accumulations.size(); ++k) {
     std::vector<double> ready, idle_before;
     for (const StepFacts& step : steps) {
-      ready.push_back(Us(step.ready[k]));
-      idle_before.push_back(Us(step.idle_before[k]));
+      ready.push_back(Us(step.accumulations[k].ready));
+      idle_before.push_back(Us(step.accumulations[k].idle_before));
       facts.same_order = facts.same_order && ShapeOf(trace, step.accumulations[k]) ==
                                                  ShapeOf(trace, steps.front().accumulations[k]);
     }
@@ -179,10 +176,12 @@ TraceFacts FactsOf(const Trace& trace, const std::string& file, const TraceOptio
   facts.world = trace.world;
   facts.backend = trace.backend;
   facts.hardware = trace.hardware;
+  // Before the steps, since both take memory.
+  if (index.OfDevice()) facts.on_device = DeviceFacts(index);
   const Steps steps = UsedSteps(index, facts);
   AddTimes(index, steps, facts);
   AddHostTimes(steps, facts);
-  if (index.OfDevice()) AddDeviceFacts(index, steps, facts);
+  if (index.OfDevice()) AddBounds(index, steps, facts);
   AddTensors(trace, steps, facts);
   AddExchanges(index, steps, facts);
   AddBroadcasts(steps, facts);

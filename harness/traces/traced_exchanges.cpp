@@ -122,18 +122,18 @@ void AddHostOfExchanges(const Trace& trace, const std::vector<StepFacts>& steps,
 void AddExchanges(const TraceIndex& index, const std::vector<StepFacts>& steps, TraceFacts& facts) {
   facts.exchanges = ExchangesOf(steps, facts.notes);
   AddHostOfExchanges(index.trace(), steps, facts.exchanges);
-  if (const std::size_t after = steps.front().after_backward; after > 0) {
+  if (const int after = steps.front().after_backward; after > 0) {
     facts.notes.push_back(fmt::format(
         "{} all-reduce{} of a step {} called after backward: none of backward's exchanges", after,
         after == 1 ? "" : "s", after == 1 ? "is" : "are"));
   }
-  if (const std::size_t whole = steps.front().of_integers; whole > 0) {
+  if (const int whole = steps.front().of_integers; whole > 0) {
     facts.notes.push_back(
         fmt::format("{} all-reduce{} of a step {} of integers, as DDP's map of used parameters: "
                     "none of its exchanges",
                     whole, whole == 1 ? "" : "s", whole == 1 ? "is" : "are"));
   }
-  if (const std::size_t after = steps.front().broadcasts_after; after > 0) {
+  if (const int after = steps.front().broadcasts_after; after > 0) {
     facts.notes.push_back(
         fmt::format("{} broadcast{} of a step {} after backward began, of a sharded optimizer's "
                     "parameters or of buffers before a validation: none of its exchanges",

@@ -87,7 +87,7 @@ void AddAccumulations(const TraceIndex& index, StepFacts& step) {
     Events& around = open[each->thread];
     while (!around.empty() && around.back()->end < each->end) around.pop_back();
     if (around.empty()) continue;  // not autograd's event
-    Accumulation made{each, around.back()->end, false, kNoExtra};
+    Accumulation made{.event = each, .evaluation_end = around.back()->end};
     for (const TraceEvent* other :
          TraceIndex::Within(index.Operators(each->thread), each->end, made.evaluation_end)) {
       made.has_tail = made.has_tail || other != each;
@@ -179,7 +179,7 @@ void KeepExchanges(const TraceIndex& index, StepFacts& step) {
                 [](const StepExchange& each) { return !IsAllReduce(each.collective); });
   const std::size_t all = step.exchanges.size();
   std::erase_if(step.exchanges, [](const StepExchange& each) { return IsWhole(each.dtype); });
-  step.of_integers = all - step.exchanges.size();
+  step.of_integers = static_cast<int>(all - step.exchanges.size());
   const std::optional<std::string>& asked = index.options().group;
   const std::string_view name = step.window->name;
   std::set<std::string_view> groups;

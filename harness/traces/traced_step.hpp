@@ -19,6 +19,7 @@ namespace sparfuse::harness {
 struct Accumulation {
   const TraceEvent* event = nullptr;
   TraceTime evaluation_end = 0;
+  TraceTime ready = 0, idle_before = 0;  // of the gradient, as in TracedTensor
   bool has_tail = false;
   std::uint32_t shape = kNoExtra;  // of Trace::shapes; kNoExtra: unknown
   TraceTime tail() const { return has_tail ? evaluation_end - event->end : 0; }
@@ -36,8 +37,7 @@ static_assert(sizeof(StepExchange) == 64);
 
 struct StepFacts {
   const StepWindow* window = nullptr;
-  std::size_t position = 0;  // of the window
-  int passes = 0;            // of backward; 0: the step is none
+  int passes = 0;  // of backward; 0: the step is none
   TraceTime first_forward = 0, backward_begin = 0, backward_end = 0;
   std::vector<Accumulation> accumulations;
   std::vector<TraceTime> hooks, calls, copies_back;
@@ -45,15 +45,14 @@ struct StepFacts {
   std::optional<TraceTime> update_host;
   int compiled_regions = 0;
   std::vector<StepExchange> exchanges;
-  std::size_t after_backward = 0;                      // all-reduces that were called later
-  std::size_t broadcasts_after = 0;                    // broadcasts that came later
-  std::size_t of_integers = 0;                         // all-reduces of no gradient
+  int after_backward = 0;                              // all-reduces that were called later
+  int broadcasts_after = 0;                            // broadcasts that came later
+  int of_integers = 0;                                 // all-reduces of no gradient
   std::vector<std::pair<const char*, double>> before;  // collectives and their bytes
   std::vector<TraceSpan> broadcasts;                   // of them
   // Times on the device if there is one, else on the host.
   TraceTime forward = 0, backward = 0, origin = 0, end_of_backward = 0;
   std::optional<TraceTime> update, first_kernel;
-  std::vector<TraceTime> ready, idle_before;  // by tensor
   TraceTime idle_forward = 0, idle_backward = 0, idle_update = 0;
   double idle_share = 0;
   std::vector<double> lags_us;
