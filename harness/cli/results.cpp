@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "harness/cli/submit.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/files/plain_text.hpp"
@@ -286,7 +285,8 @@ int IndexVerb(Program& program, const IndexRequest& request) {
   return kDone;
 }
 
-int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason) {
+int AnnotateVerb(Program& program, const AnnotateRequest& request) {
+  const auto& [trial, reason] = request;
   const StoreLock lock(program.store().results());
   const Annotation annotation = program.store().Annotate(lock, trial, reason);
   fmt::print("{} is left out from now on: {}\n", trial, reason);

@@ -35,8 +35,8 @@ struct MethodSettings {
   pybind11::dict file;                // the method as its NAME.toml has it
   pybind11::dict options;             // of its strategy, planner and payload
   std::vector<std::string> keywords;  // that Method takes besides
-  int world_size;
-  int ranks_per_node;
+  int world_size;                     // 1 to kMostRanks
+  int ranks_per_node;                 // at least 1
   std::vector<std::pair<std::string, pybind11::object>> layout;  // names, shapes; in ready order
   double density;
   std::string sparsifier;

@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
-#include "harness/python/parts/part_call.hpp"
+#include "harness/python/parts/parts.hpp"
 #include "harness/python/parts/views.hpp"
 
 namespace sparfuse::python {
@@ -30,24 +30,15 @@ PartMemory PythonSparsifier::Memory() const {
 }
 
 void PythonSparsifier::ReadSignature() {
-  const py::object inspect = py::module_::import("inspect");
-  py::object parameters;
+  std::vector<Keyword> keywords;
+  bool any = false;
   try {
-    parameters = CallPython(inspect.attr("signature"), object_.attr("select")).attr("parameters");
+    keywords = KeywordsOf(object_.attr("select"), &any);
   } catch (py::error_already_set&) {  // for instance, a compiled class
     return;
   }
-  const py::object kinds = inspect.attr("Parameter");
-  for (const py::handle parameter : parameters.attr("values")()) {
-    const py::object kind = parameter.attr("kind");
-    const bool any = kind.equal(kinds.attr("VAR_KEYWORD"));
-    if (!any && !kind.equal(kinds.attr("POSITIONAL_OR_KEYWORD")) &&
-        !kind.equal(kinds.attr("KEYWORD_ONLY")))
-      continue;
-    const auto name = parameter.attr("name").cast<std::string>();
-    takes_name_ = takes_name_ || any || name == "name";
-    takes_step_ = takes_step_ || any || name == "step";
-  }
+  takes_name_ = any || std::ranges::count(keywords, "name", &Keyword::name) > 0;
+  takes_step_ = any || std::ranges::count(keywords, "step", &Keyword::name) > 0;
 }
 
 void PythonSparsifier::Select(const SelectContext& context, const SelectSource& source,
@@ -133,6 +124,47 @@ void PythonSparsifier::ReadReturned(const py::object& returned, std::size_t n, s
     refuse("index " + std::to_string(*twice) + " more than once");
   }
   slot.count = count;
+}
+
+namespace {
+
+// An exception of the class is a mistake of the configuration that names it.
+class FileSparsifier final : public Sparsifier, public HasMemory {
+ public:
+  FileSparsifier(std::string name, std::string shown, const py::object& object)
+      : name_(std::move(name)),
+        shown_(std::move(shown)),
+        python_(shown_, object,
+                py::cast<bool>(py::getattr(object, "exact_count", py::bool_(true)))) {}
+
+  std::string_view name() const noexcept override { return name_; }
+
+  PartMemory Memory() const override { return python_.Memory(); }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    try {
+      python_.Select(context, source, density, info, state, slot);
+    } catch (const py::error_already_set& error) {
+      const GilHeld gil;
+      SPARFUSE_THROW(kConfig, "sparsifier \"" + shown_ + "\": select(g, k) raised for tensor \"" +
+                                  std::string(info.name) + "\", step " + std::to_string(info.step) +
+                                  ": " + LastLine(error));
+    }
+  }
+
+ private:
+  std::string name_, shown_;
+  PythonSparsifier python_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sparsifier> SparsifierOf(PartSource source, const Options& options,
+                                         std::uint64_t seed) {
+  const PartClass part(std::move(source), {});
+  return std::make_unique<FileSparsifier>(part.source().name, part.source().shown,
+                                          *part.Make(options, seed));
 }
 
 }  // namespace sparfuse::python

@@ -86,6 +86,13 @@ const FeedbackDescriptor& FeedbackOf(PartSource source);
 // received.
 const CollectiveDescriptor& CollectiveOf(PartSource source);
 
+// Reads FILE from the current folder. Throws Error{kConfig} naming the file if it does not exist.
+PartSource ReadPartFile(const std::string& kind, const std::string& name);
+
+// From now on FindPlanner and its like find parts in Python files, "python:FILE.py:Class", and in
+// plugins, "library:FILE.so:NAME", with the GIL or without. A file that was edited is another part.
+void FindPartsInFiles();
+
 inline constexpr harness::MakeParts kMakeParts{&PlannerOf, &StrategyOf, &FeedbackOf, &CollectiveOf,
                                                &QuantizerOf};
 
