@@ -14,7 +14,6 @@
 #include "harness/python/arrays.hpp"
 #include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
-#include "harness/python/python_sparsifier.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -145,8 +144,8 @@ void ConfigurePython(ConfiguredSparsifier& configured, const std::string& name,
     if (key.cast<std::string>() == "seed") continue;
     configured.options[key] = options.contains(key) ? options[key] : option["default"];
   }
-  configured.sparsifier = std::make_unique<PythonSparsifier>(
-      name, object, configured.descriptor["exact_count"].cast<bool>());
+  configured.sparsifier =
+      WrapSparsifier(name, object, configured.descriptor["exact_count"].cast<bool>());
 }
 
 void ConfigureFile(ConfiguredSparsifier& configured, const std::string& name,

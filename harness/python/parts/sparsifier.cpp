@@ -1,39 +1,72 @@
-#include "harness/python/python_sparsifier.hpp"
+// Selects by a class, or an object of one, that is written in Python.
+#include <pybind11/numpy.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 
 #include "core/base/error.hpp"
+#include "core/sparsify/scan/scan.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
 #include "harness/python/parts/views.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
+namespace {
 
-PythonSparsifier::PythonSparsifier(std::string name, py::object object, bool exact_count)
-    : name_(std::move(name)), object_(std::move(object)), exact_count_(exact_count) {
-  SPARFUSE_REQUIRE(
-      py::hasattr(object_, "select") && PyCallable_Check(object_.attr("select").ptr()) != 0,
-      "sparsifier \"" + name_ + "\": " + TypeText(object_) + " has no method select(g, k)");
-  ReadSignature();
-}
+// What becomes of an error that select raises. From a class of a file it is a mistake of the
+// configuration that names the class.
+enum class Raises : std::uint8_t { kAsItIs, kAsConfig };
 
-PythonSparsifier::~PythonSparsifier() {
-  const GilHeld gil;
-  object_ = py::object();
-}
+// Takes the GIL only for the call of the Python method.
+class PythonSparsifier final : public Sparsifier, public HasMemory {
+ public:
+  // shown: the name in errors.
+  PythonSparsifier(std::string name, std::string shown, KeptObject object, bool exact_count,
+                   Raises raises)
+      : name_(std::move(name)),
+        shown_(std::move(shown)),
+        object_(std::move(object)),
+        exact_count_(exact_count),
+        raises_(raises) {
+    SPARFUSE_REQUIRE(
+        py::hasattr(*object_, "select") && PyCallable_Check(object_->attr("select").ptr()) != 0,
+        "sparsifier \"" + shown_ + "\": " + TypeText(*object_) + " has no method select(g, k)");
+    ReadSignature();
+  }
 
-PartMemory PythonSparsifier::Memory() const {
-  return {"sparsifier", "sparsifier \"" + name_ + "\"", Keep(object_)};
-}
+  std::string_view name() const noexcept override { return name_; }
+  PartMemory Memory() const override {
+    return {"sparsifier", "sparsifier \"" + shown_ + "\"", object_};
+  }
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override;
+
+ private:
+  void ReadSignature();
+  // Writes the checked indices in increasing order, and their number, into the slot.
+  void CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
+                  Slot& slot) const;
+  void ReadReturned(const pybind11::object& returned, std::size_t n, std::size_t k,
+                    const TensorInfo& info, Slot& slot) const;
+  // Throws Error{kConfig} if anything still refers to g after the call.
+  void RequireLetGo(const pybind11::array& view, const TensorInfo& info) const;
+
+  std::string name_, shown_;
+  KeptObject object_;
+  bool takes_name_ = false, takes_step_ = false;  // its select
+  bool exact_count_;
+  Raises raises_;
+};
 
 void PythonSparsifier::ReadSignature() {
   std::vector<Keyword> keywords;
   bool any = false;
   try {
-    keywords = KeywordsOf(object_.attr("select"), &any);
+    keywords = KeywordsOf(object_->attr("select"), &any);
   } catch (py::error_already_set&) {  // for instance, a compiled class
     return;
   }
@@ -44,12 +77,20 @@ void PythonSparsifier::ReadSignature() {
 void PythonSparsifier::Select(const SelectContext& context, const SelectSource& source,
                               double density, const TensorInfo& info, SparsifierState* /*state*/,
                               Slot& slot) const {
-  SelectInput input = BeginSelect(name_, context, source, density, info, slot);
+  SelectInput input = BeginSelect(shown_, context, source, density, info, slot);
   const std::size_t k = KeptCount(input.n, density);
-  RequireRoom(name_, info, slot, k);
+  RequireRoom(shown_, info, slot, k);
   if (k == input.n) return SelectAll(context, input, info, slot);
   AddPending(context, input, info);
-  CallSelect(input, k, info, slot);
+  try {
+    CallSelect(input, k, info, slot);
+  } catch (const py::error_already_set& error) {
+    if (raises_ == Raises::kAsItIs) throw;
+    const GilHeld gil;
+    SPARFUSE_THROW(kConfig, "sparsifier \"" + shown_ + "\": select(g, k) raised for tensor \"" +
+                                std::string(info.name) + "\", step " + std::to_string(info.step) +
+                                ": " + LastLine(error));
+  }
   for (std::size_t i = 0; i < slot.count; ++i) {
     const std::uint32_t index = slot.indices.data[i];
     slot.values.data[i] = input.x()[index];
@@ -59,14 +100,14 @@ void PythonSparsifier::Select(const SelectContext& context, const SelectSource& 
 
 void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
                                   Slot& slot) const {
-  const RunningCall running(name_, "select(g, k)");
+  const RunningCall running(shown_, "select(g, k)");
   const py::array view = ReadOnlyCopy(std::span(input.x(), input.n));
   const py::int_ count(k);
   py::dict told;
   if (takes_name_) told["name"] = py::str(info.name.data(), info.name.size());
   if (takes_step_) told["step"] = info.step;
   const std::array<PyObject*, 2> arguments = {view.ptr(), count.ptr()};
-  ReadReturned(CallWithKeywords(object_.attr("select"), arguments, told), input.n, k, info, slot);
+  ReadReturned(CallWithKeywords(object_->attr("select"), arguments, told), input.n, k, info, slot);
   RequireLetGo(view, info);
 }
 
@@ -74,7 +115,7 @@ void PythonSparsifier::RequireLetGo(const py::array& view, const TensorInfo& inf
   if (view.ref_count() == 1) return;
   CallPython(py::module_::import("gc").attr("collect"));  // for cycles, as in a caught exception
   if (view.ref_count() == 1) return;
-  SPARFUSE_THROW(kConfig, "sparsifier \"" + name_ + "\": " + TypeText(object_) +
+  SPARFUSE_THROW(kConfig, "sparsifier \"" + shown_ + "\": " + TypeText(*object_) +
                               ".select(g, k) keeps g or a view of it, for tensor \"" +
                               std::string(info.name) + "\", step " + std::to_string(info.step) +
                               "; its memory is valid during the call only: keep g.copy()");
@@ -83,7 +124,7 @@ void PythonSparsifier::RequireLetGo(const py::array& view, const TensorInfo& inf
 void PythonSparsifier::ReadReturned(const py::object& returned, std::size_t n, std::size_t k,
                                     const TensorInfo& info, Slot& slot) const {
   const auto refuse = [&](const std::string& what) {
-    SPARFUSE_THROW(kConfig, "sparsifier \"" + name_ + "\": " + TypeText(object_) +
+    SPARFUSE_THROW(kConfig, "sparsifier \"" + shown_ + "\": " + TypeText(*object_) +
                                 ".select(g, k) returned " + what + " for tensor \"" +
                                 std::string(info.name) + "\", step " + std::to_string(info.step));
   };
@@ -126,45 +167,21 @@ void PythonSparsifier::ReadReturned(const py::object& returned, std::size_t n, s
   slot.count = count;
 }
 
-namespace {
-
-// An exception of the class is a mistake of the configuration that names it.
-class FileSparsifier final : public Sparsifier, public HasMemory {
- public:
-  FileSparsifier(std::string name, std::string shown, const py::object& object)
-      : name_(std::move(name)),
-        shown_(std::move(shown)),
-        python_(shown_, object,
-                py::cast<bool>(py::getattr(object, "exact_count", py::bool_(true)))) {}
-
-  std::string_view name() const noexcept override { return name_; }
-
-  PartMemory Memory() const override { return python_.Memory(); }
-
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
-    try {
-      python_.Select(context, source, density, info, state, slot);
-    } catch (const py::error_already_set& error) {
-      const GilHeld gil;
-      SPARFUSE_THROW(kConfig, "sparsifier \"" + shown_ + "\": select(g, k) raised for tensor \"" +
-                                  std::string(info.name) + "\", step " + std::to_string(info.step) +
-                                  ": " + LastLine(error));
-    }
-  }
-
- private:
-  std::string name_, shown_;
-  PythonSparsifier python_;
-};
-
 }  // namespace
+
+std::unique_ptr<Sparsifier> WrapSparsifier(const std::string& name, py::object object,
+                                           bool exact_count) {
+  return std::make_unique<PythonSparsifier>(name, name, Keep(std::move(object)), exact_count,
+                                            Raises::kAsItIs);
+}
 
 std::unique_ptr<Sparsifier> SparsifierOf(PartSource source, const Options& options,
                                          std::uint64_t seed) {
   const PartClass part(std::move(source), {});
-  return std::make_unique<FileSparsifier>(part.source().name, part.source().shown,
-                                          *part.Make(options, seed));
+  KeptObject object = part.Make(options, seed);
+  const bool exact_count = py::cast<bool>(py::getattr(*object, "exact_count", py::bool_(true)));
+  return std::make_unique<PythonSparsifier>(part.source().name, part.source().shown,
+                                            std::move(object), exact_count, Raises::kAsConfig);
 }
 
 }  // namespace sparfuse::python
