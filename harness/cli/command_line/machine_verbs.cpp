@@ -33,9 +33,9 @@ void AddProve(CommandLine& line) {
 }
 
 void AddCheck(CommandLine& line) {
-  const auto [verb, request] =
-      AddVerb<CheckVerbRequest>(line, "check", "run the laws of one part; builds their program first",
-                            Speaks::kText, CheckVerb);
+  const auto [verb, request] = AddVerb<CheckVerbRequest>(
+      line, "check", "run the laws of one part; builds their program first", Speaks::kText,
+      CheckVerb);
   verb->add_option("kind", request->kind, fmt::format("{}", fmt::join(CheckableKinds(), ", ")))
       ->required();
   verb->add_option("name", request->name,
