@@ -173,7 +173,7 @@ std::unique_ptr<TraceForAdvice> TraceOf(Program& program, const AdviseOptions& a
             asked.cluster, trace.files.front()));
   }
   auto traced = std::make_unique<TraceForAdvice>(program.store().profiles(), asked.cluster, trace);
-  if (!program.json()) fmt::print("{}\n", traced->summary());
+  if (!program.json()) fmt::print("{}\n", traced->summary);
   return traced;
 }
 
@@ -194,8 +194,8 @@ void DrawFound(Program& program, const AdviseOptions& asked, const Advice& advic
 int AdviseVerb(Program& program, const AdviseOptions& asked) {
   AdviceRequest request = RequestOf(asked);
   const std::unique_ptr<TraceForAdvice> traced = TraceOf(program, asked);
-  if (traced) request.workload = traced->workload();
-  const auto& profiles = traced ? traced->profiles() : program.store().profiles();
+  if (traced) request.workload = traced->workload;
+  const auto& profiles = traced ? traced->profiles : program.store().profiles();
   ProfileOutcomes measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;
   std::optional<PhaseDiagram> phase;
@@ -214,7 +214,7 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
     fmt::print("{}", AdviceToml(advice, declared));
   } else if (program.json()) {
     fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr, rates ? &*rates : nullptr,
-                                traced ? traced->record() : json()));
+                                traced ? traced->record : json()));
   } else {
     fmt::print(
         "{}{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes an experiment "
