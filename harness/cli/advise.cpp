@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -16,7 +15,6 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/clusters/profile_folders.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/records/cell_keys.hpp"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <string_view>
 
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"

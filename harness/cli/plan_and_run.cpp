@@ -11,7 +11,6 @@
 
 #include "harness/cli/traces/trace.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/plan/plan_checks.hpp"
 #include "harness/run/plan/shared_launch.hpp"

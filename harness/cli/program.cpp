@@ -9,13 +9,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 #include <span>
 #include <string>
 
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/experiment.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"

@@ -9,14 +9,12 @@
 
 #include "core/base/error.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/spec.hpp"
 #include "harness/report/tables/records.hpp"
-#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <memory>
-
 #include "harness/cli/command_line/command_line.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/cli/verbs.hpp"

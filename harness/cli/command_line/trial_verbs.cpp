@@ -3,7 +3,6 @@
 #include "harness/catalog/metrics.hpp"
 #include "harness/cli/command_line/command_line.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 
