@@ -9,7 +9,6 @@
 #include "core/base/outside_parts.hpp"
 #include "core/cost/cost_model.hpp"
 #include "harness/python/arrays.hpp"
-#include "harness/python/module.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;

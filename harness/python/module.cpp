@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"

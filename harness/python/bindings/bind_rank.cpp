@@ -7,7 +7,6 @@
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/bindings/given.hpp"
-#include "harness/python/catalog.hpp"
 #include "harness/python/configured_method.hpp"
 #include "harness/python/method_rank.hpp"
 #include "harness/python/module.hpp"

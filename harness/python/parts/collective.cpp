@@ -1,12 +1,10 @@
 // Exchanges by a class that is written in Python: a generator that yields the requests it waits
 // for.
-#include <pybind11/numpy.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <ranges>
 #include <utility>
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/payload/payload.hpp"

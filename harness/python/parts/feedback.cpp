@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "core/fusion/plan_times.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/parts/parts.hpp"

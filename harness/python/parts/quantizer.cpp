@@ -1,13 +1,11 @@
 // Encodes whole tensors by a class that is written in Python.
 #include <pybind11/numpy.h>
 
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "core/coding/quantizers/encode.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 #include "harness/python/arrays.hpp"
