@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -16,7 +15,6 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/clusters/profile_folders.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/records/cell_keys.hpp"
@@ -173,7 +171,7 @@ std::unique_ptr<TraceForAdvice> TraceOf(Program& program, const AdviseOptions& a
             asked.cluster, trace.files.front()));
   }
   auto traced = std::make_unique<TraceForAdvice>(program.store().profiles(), asked.cluster, trace);
-  if (!program.json()) fmt::print("{}\n", traced->summary());
+  if (!program.json()) fmt::print("{}\n", traced->summary);
   return traced;
 }
 
@@ -194,8 +192,8 @@ void DrawFound(Program& program, const AdviseOptions& asked, const Advice& advic
 int AdviseVerb(Program& program, const AdviseOptions& asked) {
   AdviceRequest request = RequestOf(asked);
   const std::unique_ptr<TraceForAdvice> traced = TraceOf(program, asked);
-  if (traced) request.workload = traced->workload();
-  const auto& profiles = traced ? traced->profiles() : program.store().profiles();
+  if (traced) request.workload = traced->workload;
+  const auto& profiles = traced ? traced->profiles : program.store().profiles();
   ProfileOutcomes measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;
   std::optional<PhaseDiagram> phase;
@@ -214,7 +212,7 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
     fmt::print("{}", AdviceToml(advice, declared));
   } else if (program.json()) {
     fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr, rates ? &*rates : nullptr,
-                                traced ? traced->record() : json()));
+                                traced ? traced->record : json()));
   } else {
     fmt::print(
         "{}{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes an experiment "

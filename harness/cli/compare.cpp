@@ -15,7 +15,6 @@
 #include "harness/compare/comparison_table.hpp"
 #include "harness/compare/modelled/forced_plan.hpp"
 #include "harness/compare/modelled/transport.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"

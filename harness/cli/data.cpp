@@ -1,13 +1,12 @@
-#include "harness/cli/data.hpp"
-
+// Prepares, lists, checks and shows data sets and weights: `sparfuse data`, `sparfuse weights`.
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
 #include "workloads/data/data_file.hpp"
 #include "workloads/data/image.hpp"
@@ -22,16 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Runs the Python package that reads foreign formats.
-int RunSparfuseData(const Program& program, std::vector<std::string> arguments) {
+int RunSparfuseData(const Program& program, const std::vector<std::string>& arguments) {
   const fs::path folder = program.root() / "harness" / "data";
   if (!fs::exists(folder / "sparfuse_data"))
     SPARFUSE_THROW(kConfig, "no " + folder.string() + ": expected the project's root with --root");
-  std::string path = "PYTHONPATH=" + folder.string();
-  if (const char* more = std::getenv("PYTHONPATH")) path += std::string(":") + more;
-  std::vector<std::string> command = {"env", path, program.Python().string(), "-m",
-                                      "sparfuse_data"};
-  for (std::string& argument : arguments) command.push_back(std::move(argument));
-  return RunCommand(command);
+  return RunPackage(program, folder / "sparfuse_data", arguments);
 }
 
 fs::path FolderNamed(const std::string& name) {
@@ -74,21 +68,22 @@ int DataPrepareVerb(Program& program, const DataPrepareRequest& request) {
     arguments.push_back(std::to_string(value));
   }
   if (request.accept) arguments.emplace_back("--accept");
-  return RunSparfuseData(program, std::move(arguments));
+  return RunSparfuseData(program, arguments);
 }
 
 int DataListVerb(Program& program) {
   std::vector<std::string> arguments = {"list", workloads::ResolveDataDirectory({}).string()};
   if (program.json()) arguments.emplace_back("--json");
-  return RunSparfuseData(program, std::move(arguments));
+  return RunSparfuseData(program, arguments);
 }
 
 int DataCheckVerb(Program& program, const std::string& name) {
   return RunSparfuseData(program, {"check", FolderNamed(name).string()});
 }
 
-int DataScoreVerb(Program& program, const std::string& name, const fs::path& answers) {
-  return RunSparfuseData(program, {"score", FolderNamed(name).string(), answers.string()});
+int DataScoreVerb(Program& program, const DataScoreRequest& request) {
+  return RunSparfuseData(program,
+                         {"score", FolderNamed(request.name).string(), request.answers.string()});
 }
 
 int DataShowVerb(Program&, const DataShowRequest& request) {
@@ -113,14 +108,14 @@ int DataShowVerb(Program&, const DataShowRequest& request) {
   return kDone;
 }
 
-int WeightsPrepareVerb(Program& program, const std::string& name, const fs::path& from) {
-  RequireName("weights", name, {}, "");
-  const fs::path out = workloads::WeightsFile(workloads::ResolveDataDirectory({}), name);
-  return RunSparfuseData(program, {"weights", from.string(), out.string()});
+int WeightsPrepareVerb(Program& program, const WeightsPrepareRequest& request) {
+  RequireName("weights", request.name, {}, "");
+  const fs::path out = workloads::WeightsFile(workloads::ResolveDataDirectory({}), request.name);
+  return RunSparfuseData(program, {"weights", request.from.string(), out.string()});
 }
 
-int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights,
-                     const std::string& data) {
+int WeightsCheckVerb(Program& program, const WeightsCheckRequest& request) {
+  const auto& [workload, weights, data] = request;
   const auto& known = NeedEntry(program.catalog().workloads, "workload", workload);
   const fs::path file = workloads::WeightsFile(workloads::ResolveDataDirectory({}), weights);
   const workloads::SafeTensors tensors(file);

@@ -80,7 +80,8 @@ int ExamineHosts(Program& program, const DoctorRequest& request) {
 }  // namespace
 
 int DoctorVerb(Program& program, const DoctorRequest& request) {
-  if (request.hosts) return ExamineHosts(program, request);
+  if (!request.launch.launch.empty() || !request.launch.hostfile.empty())
+    return ExamineHosts(program, request);
   const auto findings =
       Examine({program.root(), program.store().results(), program.worker(), program.Python()});
   if (program.json()) {

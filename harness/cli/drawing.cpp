@@ -4,10 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <map>
-#include <string_view>
 
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
@@ -49,18 +47,12 @@ void Draw(const Program& program, const std::vector<std::string>& arguments,
 
 }  // namespace
 
-void RenderFile(const Program& program, const std::vector<std::string>& arguments, bool quiet) {
-  const fs::path folder = program.root() / "harness" / "figures";
-  const fs::path package = folder / "sparfuse_report";
+void RenderFile(const Program& program, std::vector<std::string> arguments, bool quiet) {
+  const fs::path package = program.root() / "harness" / "figures" / "sparfuse_report";
   if (!fs::exists(package))
     SPARFUSE_THROW(kConfig, "no " + package.string() + ": expected the project's root with --root");
-  std::string path = "PYTHONPATH=" + folder.string();
-  if (const char* more = std::getenv("PYTHONPATH")) path += std::string(":") + more;
-  std::vector<std::string> command = {"env", path, program.Python().string(), "-m",
-                                      package.filename().string()};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  if (quiet) command.emplace_back("--quiet");
-  if (const int status = RunCommand(command); status != 0) {
+  if (quiet) arguments.emplace_back("--quiet");
+  if (const int status = RunPackage(program, package, arguments); status != 0) {
     SPARFUSE_THROW(kInternal, fmt::format("{} {} ended with status {}", package.string(),
                                           arguments.front(), status));
   }
@@ -150,24 +142,24 @@ std::string VerdictCounts(const std::vector<PartResult>& results) {
   return fmt::format("{} claims{}{}", judged.claims, judged.claims > 0 ? ": " : "", judged.summary);
 }
 
-int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out) {
+int FigureVerb(Program& program, const DrawRequest& request) {
   program.ShowOthers();
-  const auto loaded = program.LoadWithResults(experiment);
+  const auto loaded = program.LoadWithResults(request.name);
   if (std::ranges::all_of(loaded->experiment.parts,
                           [](const Part& part) { return part.figures.empty(); })) {
     fmt::print(
         stderr,
         "note: {} has no [[figure]], so nothing is drawn; `sparfuse list figures` prints the "
         "kinds of figures\n",
-        experiment);
+        request.name);
   }
   DrawExperiment(program, "figure", *loaded,
-                 out.empty() ? FiguresFolder(program, loaded->experiment.id) : out);
+                 request.out.empty() ? FiguresFolder(program, loaded->experiment.id) : request.out);
   return kDone;
 }
 
-int SkillVerb(Program& program, const std::vector<std::string>& names, const std::string& by,
-              const std::vector<std::string>& without) {
+int SkillVerb(Program& program, const SkillVerbRequest& request) {
+  const auto& [names, without, by] = request;
   SkillRequest asked{by, {}};
   const auto is_key = [](const std::string& key) {
     return std::ranges::find(SkillStrata(), key) != SkillStrata().end();
@@ -216,7 +208,8 @@ int SkillVerb(Program& program, const std::vector<std::string>& names, const std
   return kDone;
 }
 
-int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out) {
+int ReportVerb(Program& program, const DrawRequest& request) {
+  const auto& [name, out] = request;
   const bool paper = program.IsPaper(name);
   program.ShowOthers();
   const auto all = program.WithResults(program.LoadAll(name));
@@ -229,16 +222,6 @@ int ReportVerb(Program& program, const std::string& name, const std::filesystem:
   }
   return kDone;
 }
-
-namespace {
-
-std::string DisturbedWarningOf(const std::vector<std::unique_ptr<LoadedExperiment>>& all) {
-  std::vector<const std::vector<PartResult>*> results;
-  for (const auto& each : all) results.push_back(&each->results);
-  return DisturbedWarning(results);
-}
-
-}  // namespace
 
 int ReproduceVerb(Program& program, const ReproduceRequest& request) {
   RunOptions options = program.OptionsOfRuns(request.launch);
@@ -256,16 +239,16 @@ int ReproduceVerb(Program& program, const ReproduceRequest& request) {
   }
   program.ShowOthers();
   const auto all = program.WithResults(std::move(experiments));
-  bool any_fails = false;
-  for (const auto& each : all) {
-    any_fails = any_fails || AnyClaimFails(each->results, request.modelled);
-  }
+  const bool any_fails = std::ranges::any_of(
+      all, [&](const auto& each) { return AnyClaimFails(each->results, request.modelled); });
   fs::path report;
   if (program.IsPaper(request.name)) {
     report = ReportFile(program, request.name);
     DrawPaper(program, request.name, all, report);
     fmt::print("\n");
-    if (const std::string warning = DisturbedWarningOf(all); !warning.empty())
+    std::vector<const std::vector<PartResult>*> results;
+    for (const auto& each : all) results.push_back(&each->results);
+    if (const std::string warning = DisturbedWarning(results); !warning.empty())
       fmt::print("warning: {}\n\n", warning);
     for (const auto& each : all) {
       fmt::print("{:28} {}\n", each->experiment.id, VerdictCounts(each->results));

@@ -21,7 +21,7 @@ std::filesystem::path FiguresFolder(const Program& program, const std::string& i
 
 // Calls sparfuse_report with arguments that name all files it reads. If `quiet`, its output is not
 // shown. Throws Error{kInternal} if it fails.
-void RenderFile(const Program& program, const std::vector<std::string>& arguments, bool quiet);
+void RenderFile(const Program& program, std::vector<std::string> arguments, bool quiet);
 
 // Calls sparfuse_report with `verb` ("figure", "report", "parts", "explain") for one experiment.
 // Throws Error{kConfig} if nothing has run yet, Error{kInternal} if the package fails.

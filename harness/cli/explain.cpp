@@ -100,7 +100,8 @@ void AddExchanged(const Program& program, const CellConfig& of, const CellConfig
 
 }  // namespace
 
-int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out) {
+int ExplainVerb(Program& program, const ExplainVerbRequest& asked) {
+  ExplainRequest request = asked.cells;
   request.results = program.store().results();
   const auto loaded = program.LoadWithResults(request.experiment);
   const ExplainedCells cells =
@@ -130,7 +131,8 @@ int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem:
   more.insert(more.end(), {"--found", explained.string()});
   if (program.json()) more.push_back("--json");
   DrawExperiment(program, "explain", *loaded,
-                 out.empty() ? FiguresFolder(program, loaded->experiment.id) : out, more);
+                 asked.out.empty() ? FiguresFolder(program, loaded->experiment.id) : asked.out,
+                 more);
   return kDone;
 }
 

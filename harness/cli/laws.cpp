@@ -7,6 +7,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/adtopk/proofs/proofs.hpp"
+#include "core/base/program_folder.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/feedback/feedback.hpp"
 #include "harness/catalog/model_table.hpp"
@@ -78,9 +79,7 @@ void CheckName(const Catalog& catalog, const std::string& kind, const std::strin
 
 // The build folder of this program.
 fs::path BuildFolder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path folder = program.parent_path().parent_path();
+  const fs::path folder = ProgramFolder().parent_path();
   if (!fs::exists(folder / "CMakeCache.txt")) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("no CMakeCache.txt in {}: the laws are built in the program's build "
@@ -134,7 +133,8 @@ int CheckMethodOf(Program& program, const fs::path& file) {
   return RunCommand({Built(program, kMethodLaws).string()}) == 0 ? kDone : kTrialFailed;
 }
 
-int CheckVerb(Program& program, const std::string& kind, const std::string& given) {
+int CheckVerb(Program& program, const CheckVerbRequest& request) {
+  const auto& [kind, given] = request;
   const auto laws = std::find_if(AllLaws().begin(), AllLaws().end(),
                                  [&](const Laws& each) { return each.kind == kind; });
   if (laws == AllLaws().end()) {

@@ -1,8 +1,6 @@
-// Writes the files of a new baseline and its line in the registry: a method, its own planner, and
-// the planner's test. Runs `sparfuse new baseline`.
-
-#include "harness/cli/new_baseline.hpp"
-
+// Writes the files of a new baseline: a method, its own planner, and the planner's test. Writes
+// them into the tree with the planner's line in the registry, or into a folder of the user's. Runs
+// `sparfuse new baseline`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/program_folder.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
@@ -21,9 +20,16 @@ namespace sparfuse::harness {
 
 namespace {
 
+namespace fs = std::filesystem;
+
+struct SourceFile {
+  std::string path;  // relative to the project's folder, or the user's
+  std::string text;
+};
+
 constexpr std::size_t kLongestName = 24;  // longer names would break 100 columns
 
-// Paths of files are relative to the project's folder. Filled replaces the @names@ in the texts.
+// Filled replaces the @names@ in the texts.
 
 constexpr std::string_view kMethod = R"(name        = "@name@"
 title       = "@Type@"
@@ -121,6 +127,105 @@ TEST(@Type@, ClosesAUnitAfterSoManyTensors) {
 }  // namespace sparfuse
 )";
 
+constexpr std::string_view kCMake = R"(cmake_minimum_required(VERSION 3.27)
+project(@stem@ LANGUAGES C CXX)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+find_package(sparfuse REQUIRED)
+
+sparfuse_add_plugin(@name@ @stem@.cpp)
+
+enable_testing()
+add_executable(@stem@_test @stem@_test.cpp)
+target_link_libraries(@stem@_test PRIVATE sparfuse::baselines)
+add_test(NAME @stem@ COMMAND @stem@_test $<TARGET_FILE:@name@>)
+)";
+
+constexpr std::string_view kPluginHead =
+    R"(// Decides which tensors the method @name@ sends together.
+#include <sparfuse/plugin.hpp>
+
+#include <algorithm>
+
+namespace {
+
+using namespace sparfuse;
+
+// Closes a unit after `tensors_per_unit` tensors in ready order.
+)";
+
+constexpr std::string_view kPluginParts = R"(const PlannerDescriptor kPlanners[] = {
+    {"@name@",
+     "the same number of tensors in every unit",
+     "unpublished",
+     1,
+     {{"tensors_per_unit", std::int64_t{4}, 1, 1e9, {}, "tensors in a unit"}},
+     [](const Options& options) -> std::unique_ptr<Planner> {
+       const auto per_unit = static_cast<std::size_t>(IntOption(options, "tensors_per_unit"));
+       return std::make_unique<@Type@>(per_unit);
+     }}};
+
+}  // namespace
+
+SPARFUSE_PLUGIN(.planners = kPlanners)
+)";
+
+constexpr std::string_view kPluginTest =
+    R"(// Tests the property that makes the method @name@ that method.
+//
+//   @stem@_test PATH/TO/@name@.so
+#include <sparfuse/baselines/plugin_library.hpp>
+
+#include <cstdio>
+
+int main(int, char** argv) {
+  using namespace sparfuse;
+  const auto& planner = FindInPlugin<PlannerDescriptor>(argv[1], "@name@", "@name@");
+  GradientLayout layout;
+  for (int t = 0; t < 10; ++t) layout.Add("tensor", {8}, 8);
+  const PlanInput input{layout, {2, 1}, 0.5, Sparsified::kAhead};
+  const auto made = planner.make({{"tensors_per_unit", std::int64_t{4}}});
+  const std::string sizes = made->MakePlan(input).UnitSizes();
+  if (sizes == "4,4,2") return 0;
+  std::fprintf(stderr, "units of %s tensors; expected 4,4,2\n", sizes.c_str());
+  return 1;
+}
+)";
+
+constexpr std::string_view kClass = R"("""Decides which tensors the method @name@ sends together."""
+
+
+class @Type@:
+    """Closes a unit after tensors_per_unit tensors in ready order."""
+
+    kind, paper, deviations = "planner", "unpublished", ""
+
+    def __init__(self, tensors_per_unit=4):
+        self.per_unit = tensors_per_unit
+
+    def plan(self, layout, given):
+        tensors = len(layout)
+        return [min(self.per_unit, tensors - first) for first in range(0, tensors, self.per_unit)]
+)";
+
+constexpr std::string_view kClassTest =
+    R"("""Tests the property that makes the method @name@ that method."""
+
+import unittest
+
+from @stem@ import @Type@
+
+
+class @Type@Test(unittest.TestCase):
+    def test_closes_a_unit_after_so_many_tensors(self):
+        self.assertEqual(@Type@(tensors_per_unit=4).plan([None] * 10, None), [4, 4, 2])
+
+
+if __name__ == "__main__":
+    unittest.main()
+)";
+
 std::string TypeOf(const std::string& name) {
   std::string type;
   bool begins = true;
@@ -130,6 +235,54 @@ std::string TypeOf(const std::string& name) {
     begins = c == '-';
   }
   return type;
+}
+
+std::string StemOf(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// `text` with my-method for @name@, my_method for @stem@ and MyMethod for @Type@.
+std::string Filled(std::string_view text, const std::string& name) {
+  std::string filled;
+  while (!text.empty()) {
+    const std::size_t at = text.find('@');
+    filled += text.substr(0, at);
+    if (at == std::string_view::npos) break;
+    const std::size_t end = text.find('@', at + 1);
+    const std::string_view field = text.substr(at + 1, end - at - 1);
+    filled += field == "name" ? name : field == "stem" ? StemOf(name) : TypeOf(name);
+    text.remove_prefix(end + 1);
+  }
+  return filled;
+}
+
+// NAME.toml, of a method that merges by `planner`.
+std::string MethodText(const std::string& planner, const std::string& name) {
+  std::string text = Filled(kMethod, name);
+  return text.replace(text.find("PLANNER"), 7, planner);
+}
+
+// The name becomes a folder, a method, and, with '_' in the place of '-', the stem of source files.
+// Throws Error{kConfig} with the expected form.
+void CheckBaselineName(const std::string& name) {
+  const auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  const bool fits = !name.empty() && name.size() <= kLongestName &&
+                    std::isalpha(static_cast<unsigned char>(name.front())) && name.back() != '-' &&
+                    name.find("--") == std::string::npos &&
+                    std::all_of(name.begin(), name.end(), good);
+  if (fits) return;
+  SPARFUSE_THROW(kConfig, fmt::format("new baseline \"{}\": expected a name of at most {} small "
+                                      "letters, digits and single '-' that begins with a letter",
+                                      name, kLongestName));
+}
+
+// The one that the program is in, or the project's.
+fs::path BuildFolderOf(const Program& program) {
+  const fs::path build = ProgramFolder().parent_path();
+  return fs::exists(build / "CMakeCache.txt") ? build : program.root() / "build" / "release";
 }
 
 [[noreturn]] void FailRegistry(const std::string& missing) {
@@ -161,11 +314,11 @@ std::string WithPlanner(std::string text, const std::string& line) {
 // suites unchanged: the planner closes a unit after a number of tensors.
 std::vector<SourceFile> BaselineFiles(const std::string& name) {
   const std::string code = "baselines/" + name + "/" + StemOf(name);
-  return {
-      {"baselines/" + name + "/" + name + ".toml", MethodText(name, name)},
-      {code + ".hpp", Filled(kHeader, name)},
-      {code + ".cpp", Filled(kSourceHead, name) + PlannerClass(name) + Filled(kDescriptor, name)},
-      {"tests/" + code + "_test.cpp", Filled(kTest, name)}};
+  return {{"baselines/" + name + "/" + name + ".toml", MethodText(name, name)},
+          {code + ".hpp", Filled(kHeader, name)},
+          {code + ".cpp",
+           Filled(kSourceHead, name) + Filled(kPlannerClass, name) + Filled(kDescriptor, name)},
+          {"tests/" + code + "_test.cpp", Filled(kTest, name)}};
 }
 
 // baselines/registry.cpp with the planner's include and its line. Throws Error{kData} if the text
@@ -175,8 +328,6 @@ std::string RegistryWith(const std::string& registry, const std::string& name) {
       WithInclude(registry, Filled("#include \"baselines/@name@/@stem@.hpp\"", name)),
       Filled("    table.push_back(baselines::k@Type@);", name));
 }
-
-namespace fs = std::filesystem;
 
 void RefuseTakenNames(Program& program, const std::string& name,
                       const std::vector<SourceFile>& files) {
@@ -207,55 +358,17 @@ std::string BuildLine(const Program& program, const std::string& test) {
                      fs::exists(program.worker()) ? "sparfuse-worker " : "", test);
 }
 
-}  // namespace
-
-std::string StemOf(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+// The path as a word for a shell.
+std::string Word(const fs::path& path) {
+  const std::string word = path.string();
+  const bool plain = std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-+=:,./@%").find(c) != std::string_view::npos;
+  });
+  return plain ? word : ShellQuoted(word);
 }
 
-std::string Filled(std::string_view text, const std::string& name) {
-  std::string filled;
-  while (!text.empty()) {
-    const std::size_t at = text.find('@');
-    filled += text.substr(0, at);
-    if (at == std::string_view::npos) break;
-    const std::size_t end = text.find('@', at + 1);
-    const std::string_view field = text.substr(at + 1, end - at - 1);
-    filled += field == "name" ? name : field == "stem" ? StemOf(name) : TypeOf(name);
-    text.remove_prefix(end + 1);
-  }
-  return filled;
-}
-
-std::string MethodText(const std::string& planner, const std::string& name) {
-  std::string text = Filled(kMethod, name);
-  return text.replace(text.find("PLANNER"), 7, planner);
-}
-
-std::string PlannerClass(const std::string& name) { return Filled(kPlannerClass, name); }
-
-void CheckBaselineName(const std::string& name) {
-  const auto good = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  };
-  const bool fits = !name.empty() && name.size() <= kLongestName &&
-                    std::isalpha(static_cast<unsigned char>(name.front())) && name.back() != '-' &&
-                    name.find("--") == std::string::npos &&
-                    std::all_of(name.begin(), name.end(), good);
-  if (fits) return;
-  SPARFUSE_THROW(kConfig, fmt::format("new baseline \"{}\": expected a name of at most {} small "
-                                      "letters, digits and single '-' that begins with a letter",
-                                      name, kLongestName));
-}
-
-fs::path BuildFolderOf(const Program& program) {
-  const fs::path build = ProgramFolder().parent_path();
-  return fs::exists(build / "CMakeCache.txt") ? build : program.root() / "build" / "release";
-}
-
-int NewBaselineVerb(Program& program, const std::string& name) {
-  CheckBaselineName(name);
+// Writes into the project's tree, also the planner's line in the registry.
+int WriteInTree(Program& program, const std::string& name) {
   const fs::path registry = program.root() / "baselines" / "registry.cpp";
   if (!fs::exists(registry))
     SPARFUSE_THROW(kConfig,
@@ -279,6 +392,63 @@ int NewBaselineVerb(Program& program, const std::string& name) {
       "reproduce\ndocs/adding-a-baseline.md has the details.\n",
       name, files[0].path, files[2].path, files[3].path, test, BuildLine(program, test));
   return kDone;
+}
+
+// Writes into a folder of the user's, in C++ or in Python.
+int WriteOutside(Program& program, const std::string& name, const fs::path& folder, bool python) {
+  if (FindEntry(program.catalog().methods, name) != nullptr ||
+      FindEntry(program.catalog().planners, name) != nullptr) {
+    SPARFUSE_THROW(kConfig, fmt::format("new baseline {}: sparfuse has a method or a planner of "
+                                        "this name: expected a name that is not taken",
+                                        name));
+  }
+  const std::string stem = StemOf(name);
+  const std::string part = python ? Filled("python:@stem@.py:@Type@", name)
+                                  : Filled("library:build/@name@.so:@name@", name);
+  std::vector<SourceFile> files = {{name + ".toml", MethodText(part, name)}};
+  if (python) {
+    files.push_back({stem + ".py", Filled(kClass, name)});
+    files.push_back({stem + "_test.py", Filled(kClassTest, name)});
+  } else {
+    files.push_back({"CMakeLists.txt", Filled(kCMake, name)});
+    files.push_back({stem + ".cpp", Filled(kPluginHead, name) + Filled(kPlannerClass, name) +
+                                        Filled(kPluginParts, name)});
+    files.push_back({stem + "_test.cpp", Filled(kPluginTest, name)});
+  }
+  for (const SourceFile& file : files) {
+    if (!fs::exists(folder / file.path)) continue;
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("new baseline {}: {} exists already: expected a folder without it",
+                               name, (folder / file.path).string()));
+  }
+  MakeDirectories(folder);
+  for (const SourceFile& file : files) {
+    WriteFileDurably(folder / file.path, file.text);
+    fmt::print("wrote {}\n", (folder / file.path).string());
+  }
+  const std::string at = Word(folder);
+  const std::string build =
+      python ? fmt::format("  1. python3 {}/{}_test.py\n", at, stem)
+             : fmt::format(
+                   "  1. cmake --install {1} --component core --prefix {0}/sparfuse\n"
+                   "     cmake -S {0} -B {0}/build -D CMAKE_PREFIX_PATH={0}/sparfuse\n"
+                   "     cmake --build {0}/build && ctest --test-dir {0}/build\n",
+                   Word(fs::absolute(folder).lexically_normal()), Word(BuildFolderOf(program)));
+  const std::string shown = WithFolder("planner", part, folder);
+  fmt::print(
+      "\n{} is now a method, with a planner that closes a unit after four tensors. Next:\n{}  2. "
+      "sparfuse check planner {}\n  3. sparfuse plan quick --with-method {}/{}.toml, then run or "
+      "reproduce\ndocs/adding-a-baseline.md says more.\n",
+      name, build, Word(shown), at, name);
+  return kDone;
+}
+
+}  // namespace
+
+int NewBaselineVerb(Program& program, const NewBaseline& wanted) {
+  CheckBaselineName(wanted.name);
+  return wanted.folder.empty() ? WriteInTree(program, wanted.name)
+                               : WriteOutside(program, wanted.name, wanted.folder, wanted.python);
 }
 
 }  // namespace sparfuse::harness

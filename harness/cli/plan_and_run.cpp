@@ -9,10 +9,8 @@
 #include <span>
 #include <utility>
 
-#include "harness/cli/submit.hpp"
 #include "harness/cli/traces/trace.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/plan/plan_checks.hpp"
 #include "harness/run/plan/shared_launch.hpp"
@@ -201,7 +199,11 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   program.RememberNodes(options);
   const std::vector<Experiment> experiments =
       program.LoadJoined({request.name}, request.with_methods, options);
-  if (request.submit.submit) return PrintScripts(program, experiments, request.submit);
+  if (request.submit.submit) {
+    SubmitRequest submit = request.submit;
+    submit.launch = request.launch;
+    return PrintScripts(program, experiments, submit);
+  }
   const bool several = experiments.size() > 1;
   const auto rows = program.Rows();
   options.fresh = request.fresh;
@@ -278,6 +280,7 @@ int RunVerb(Program& program, const RunRequest& request) {
   const auto experiments = program.LoadJoined(request.names, request.with_methods, options);
   if (request.submit.submit) {
     SubmitRequest submit = request.submit;
+    submit.launch = request.launch;
     submit.fingerprint = request.fingerprint;
     return SubmitVerb(program, experiments, submit);
   }

@@ -8,13 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <set>
+#include <cstdlib>
 #include <span>
 #include <string>
 
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/experiment.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"
@@ -365,6 +364,16 @@ int RunCommand(const std::vector<std::string>& command) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int RunPackage(const Program& program, const fs::path& package,
+               const std::vector<std::string>& arguments) {
+  std::string path = "PYTHONPATH=" + package.parent_path().string();
+  if (const char* more = std::getenv("PYTHONPATH")) path += std::string(":") + more;
+  std::vector<std::string> command = {"env", path, program.Python().string(), "-m",
+                                      package.filename().string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return RunCommand(command);
 }
 
 void PrintJson(const nlohmann::json& value) {

@@ -116,6 +116,11 @@ class Program {
 // that name, 128 + N if signal N ended it.
 int RunCommand(const std::vector<std::string>& command);
 
+// Runs a Python package of the project by its folder, with the program's Python, and returns its
+// exit status, as RunCommand.
+int RunPackage(const Program& program, const std::filesystem::path& package,
+               const std::vector<std::string>& arguments);
+
 // Prints the output of --json. Bytes that are not UTF-8 are replaced.
 void PrintJson(const nlohmann::json& value);
 

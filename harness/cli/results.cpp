@@ -8,16 +8,13 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "harness/cli/submit.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/spec.hpp"
 #include "harness/report/tables/records.hpp"
-#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 
@@ -286,7 +283,8 @@ int IndexVerb(Program& program, const IndexRequest& request) {
   return kDone;
 }
 
-int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason) {
+int AnnotateVerb(Program& program, const AnnotateRequest& request) {
+  const auto& [trial, reason] = request;
   const StoreLock lock(program.store().results());
   const Annotation annotation = program.store().Annotate(lock, trial, reason);
   fmt::print("{} is left out from now on: {}\n", trial, reason);

@@ -1,11 +1,12 @@
-#include "harness/cli/submit.hpp"
-
+// Gives blocks of experiments to Slurm, and tells the state of these blocks: `sparfuse run
+// --submit`.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <random>
 
 #include "core/base/error.hpp"
+#include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/store/store_lock.hpp"

@@ -1,24 +1,46 @@
 // Declares the verbs of the program: the options of each, and the function that runs it.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/cli/program.hpp"
-#include "harness/cli/submit.hpp"
 #include "harness/clusters/cluster_presets.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/report/tables/pivot.hpp"
+#include "harness/run/live/submitted_blocks.hpp"
 #include "harness/traces/trace_model.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 
 // If `name` may be a paper, that is a folder of experiments/, all its experiments are meant.
+
+// The options of `sparfuse run --submit`, which gives blocks of experiments to Slurm.
+struct SubmitRequest {
+  bool submit = false;
+  std::string sbatch_options;            // one line, as sbatch takes them
+  LaunchOptions launch;                  // within the job
+  std::optional<bool> fingerprint = {};  // of the job's run
+};
+
+int SubmitVerb(Program& program, const std::vector<Experiment>& experiments,
+               const SubmitRequest& request);
+// Prints the scripts that Submit would give to Slurm if nothing were there yet.
+int PrintScripts(Program& program, const std::vector<Experiment>& experiments,
+                 const SubmitRequest& request);
+// A job calls it after it has run a block to its end, so that the program that submitted the job
+// learns of it.
+void RecordBlock(Program& program, const std::vector<Experiment>& experiments, int block,
+                 const RunSummary& summary);
+// By block; empty if nothing was submitted.
+std::map<int, BlockState> StatesOfBlocks(Program& program, const Experiment& experiment);
 
 struct PlanRequest {
   std::string name;
@@ -78,16 +100,24 @@ struct SiteRequest {
   bool dated = false;         // say when the pages were written
 };
 int SiteVerb(Program& program, const SiteRequest& request);
-// `out`: a folder; "": reports/ID/figures in the results.
-int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
-// `out`: a file; "": reports/ID/report.html in the results.
-int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out);
+struct DrawRequest {
+  std::string name;
+  std::filesystem::path out;  // "": in reports/ID of the results
+};
+int FigureVerb(Program& program, const DrawRequest& request);  // into the folder `out`, or figures
+int ReportVerb(Program& program, const DrawRequest& request);  // the file `out`, or report.html
+struct SkillVerbRequest {
+  std::vector<std::string> names = {"validation", "safusion"};
+  std::vector<std::string> without;  // KEY=VALUE of numbers to leave out
+  std::string by;                    // a key whose values get rows of their own, or ""
+};
 // Predictions of published numbers beside formulas, in one table of all experiments of the names.
-// `by`: a key whose values get rows of their own, or ""; `without`: KEY=VALUE of numbers to leave
-// out.
-int SkillVerb(Program& program, const std::vector<std::string>& names, const std::string& by,
-              const std::vector<std::string>& without);
-int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out);
+int SkillVerb(Program& program, const SkillVerbRequest& request);
+struct ExplainVerbRequest {
+  ExplainRequest cells;
+  std::filesystem::path out;  // a folder; "": reports/ID/figures in the results
+};
+int ExplainVerb(Program& program, const ExplainVerbRequest& request);
 
 struct ReproduceRequest {
   std::string name;
@@ -100,15 +130,20 @@ struct ReproduceRequest {
 };
 int ReproduceVerb(Program& program, const ReproduceRequest& request);
 
-// Runs the laws of a part in seconds; `kind`: one of CheckableKinds().
-int CheckVerb(Program& program, const std::string& kind, const std::string& name);
+struct CheckVerbRequest {
+  std::string kind, name;  // kind: one of CheckableKinds()
+};
+// Runs the laws of a part in seconds.
+int CheckVerb(Program& program, const CheckVerbRequest& request);
 std::vector<std::string> CheckableKinds();
 
-// Writes the files of a method with a planner of its own into the project's folder.
-int NewBaselineVerb(Program& program, const std::string& name);
-// The same, in C++ or in Python, into a folder of the user's.
-int NewOutsideBaselineVerb(Program& program, const std::string& name,
-                           const std::filesystem::path& folder, bool python);
+struct NewBaseline {
+  std::string what, name;
+  std::filesystem::path folder;      // of the user's; "": the project's
+  bool python = false, cpp = false;  // its language in a folder of the user's
+};
+// Writes the files of a method with a planner of its own.
+int NewBaselineVerb(Program& program, const NewBaseline& wanted);
 
 // As typed; numbers are lists with commas.
 struct AdviseOptions {
@@ -139,14 +174,16 @@ struct IndexRequest {
 int IndexVerb(Program& program, const IndexRequest& request);
 
 struct DoctorRequest {
-  LaunchOptions launch;
-  bool hosts = false;  // of a launch, in the place of this machine
-  int ranks = 0;       // 0: one a host
+  LaunchOptions launch;  // one that names a launch or a hostfile: its hosts, not this machine
+  int ranks = 0;         // 0: one a host
 };
 // kTrialFailed if trials would fail on the hosts of a launch.
 int DoctorVerb(Program& program, const DoctorRequest& request);
 int ProveVerb(Program& program, const std::string& method);
-int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason);
+struct AnnotateRequest {
+  std::string trial, reason;
+};
+int AnnotateVerb(Program& program, const AnnotateRequest& request);
 
 struct ExportRequest {
   std::vector<std::string> names;  // ids of experiments or papers, or .toml files
@@ -244,5 +281,46 @@ struct SystemFingerprint {
 };
 // Measures the system, prints the changes since the file was written, and writes the file.
 int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked);
+
+struct DataPrepareRequest {
+  std::string name;
+  std::filesystem::path from;
+  std::filesystem::path out;                 // "": NAME in the data directory
+  std::filesystem::path val_labels;          // of images that lie flat, or ""
+  std::filesystem::path tokenizer;           // of texts; "": words; of questions
+  int window = 0, stride = 0, question = 0;  // of questions, in pieces; 0: the usual values of BERT
+  bool accept = false;
+};
+// Each returns kTrialFailed if something is wrong with the data; sparfuse_data prints the reason.
+int DataPrepareVerb(Program& program, const DataPrepareRequest& request);
+int DataListVerb(Program& program);
+int DataCheckVerb(Program& program, const std::string& name);
+struct DataScoreRequest {
+  std::string name;
+  std::filesystem::path answers;
+};
+// Prints exact match and F1 of answers against prepared questions.
+int DataScoreVerb(Program& program, const DataScoreRequest& request);
+struct DataShowRequest {
+  std::string name, split = "train";
+  std::size_t image = 0;
+  std::filesystem::path out;  // FILE.ppm
+};
+// Writes an image as training decodes it, before it is cut.
+int DataShowVerb(Program& program, const DataShowRequest& request);
+
+struct WeightsPrepareRequest {
+  std::string name;
+  std::filesystem::path from;
+};
+// Writes weights of PyTorch, or safetensors in one or several files, as one safetensors file.
+int WeightsPrepareVerb(Program& program, const WeightsPrepareRequest& request);
+struct WeightsCheckRequest {
+  std::string workload, weights;
+  std::string data;  // the data set that the model trains on, or ""
+};
+// Prints a line for each tensor of the file and each parameter of the workload: filled, skipped and
+// why, fresh, or missing. Returns kTrialFailed if the file is not of this model.
+int WeightsCheckVerb(Program& program, const WeightsCheckRequest& request);
 
 }  // namespace sparfuse::harness

@@ -9,13 +9,19 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "harness/python/result_memory.hpp"
-
 namespace sparfuse::python {
+
+// Memory for results that become NumPy arrays. A training step makes the same results again and
+// again, and new pages from the system would cost as much as their contents. At least `bytes` of
+// 64-byte aligned memory, contents undefined. It comes from ReturnMemory if a returned piece fits.
+// Throws std::bad_alloc. Any thread may call it; it does not wait.
+void* TakeMemory(std::size_t bytes);
+
+// Keeps the memory for the next results, up to 128 MiB in all, or frees it.
+void ReturnMemory(void* memory) noexcept;
 
 // Elements that become a NumPy array without being copied. Uninitialised, unless they are copies.
 template <class T>

@@ -12,13 +12,12 @@
 #include "core/base/outside_parts.hpp"
 #include "core/coding/quantizers/blocks.hpp"
 #include "harness/python/arrays.hpp"
-#include "harness/python/parts/file_parts.hpp"
 #include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
-#include "harness/python/python_sparsifier.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 namespace {
 
 // name -> {"object": class or object, "descriptor": dict}. Leaked, because the interpreter ends
@@ -46,26 +45,19 @@ OptionValue ToOption(const std::string& where, py::handle value) {
 }
 
 py::dict DescribeOption(const OptionSpec& option) {
-  py::dict entry;
-  entry["name"] = option.name;
-  entry["default"] = ToPython(option.fallback);
-  entry["range"] = option.min == option.max ? py::object(py::none())
-                                            : py::object(py::make_tuple(option.min, option.max));
-  entry["choices"] = option.choices;
-  entry["meaning"] = option.meaning;
-  return entry;
+  const py::object range = option.min == option.max
+                               ? py::object(py::none())
+                               : py::object(py::make_tuple(option.min, option.max));
+  return py::dict("name"_a = option.name, "default"_a = ToPython(option.fallback),
+                  "range"_a = range, "choices"_a = option.choices, "meaning"_a = option.meaning);
 }
 
 // The fields that every registered part describes.
 template <class Descriptor>
 py::dict DescribePart(const Descriptor& descriptor) {
-  py::dict entry;
-  entry["name"] = descriptor.name;
-  entry["paper"] = descriptor.paper;
-  entry["deviations"] = descriptor.deviations;
-  entry["revision"] = descriptor.revision;
-  entry["options"] = DescribeOptions(descriptor.options);
-  return entry;
+  return py::dict("name"_a = descriptor.name, "paper"_a = descriptor.paper,
+                  "deviations"_a = descriptor.deviations, "revision"_a = descriptor.revision,
+                  "options"_a = DescribeOptions(descriptor.options));
 }
 
 py::dict Describe(const SparsifierDescriptor& descriptor) {
@@ -87,25 +79,11 @@ py::dict Describe(const QuantizerDescriptor& descriptor) {
 
 // The keywords of a class's constructor, without seed, as options.
 py::list ConstructorOptions(const py::object& type) {
-  const py::object inspect = py::module_::import("inspect");
-  const py::object parameter_type = inspect.attr("Parameter");
-  const py::object empty = parameter_type.attr("empty");
   py::list options;
-  for (const py::handle parameter :
-       inspect.attr("signature")(type).attr("parameters").attr("values")()) {
-    const py::object kind = parameter.attr("kind");
-    if (!kind.equal(parameter_type.attr("POSITIONAL_OR_KEYWORD")) &&
-        !kind.equal(parameter_type.attr("KEYWORD_ONLY"))) {
-      continue;
-    }
-    py::dict entry;
-    entry["name"] = parameter.attr("name");
-    const py::object fallback = parameter.attr("default");
-    entry["default"] = fallback.is(empty) ? py::object(py::none()) : fallback;
-    entry["range"] = py::none();
-    entry["choices"] = py::list();
-    entry["meaning"] = "";
-    options.append(entry);
+  for (const Keyword& keyword : KeywordsOf(type)) {
+    const py::object fallback = keyword.fallback.value_or(py::none());
+    options.append(py::dict("name"_a = keyword.name, "default"_a = fallback, "range"_a = py::none(),
+                            "choices"_a = py::list(), "meaning"_a = ""));
   }
   return options;
 }
@@ -114,19 +92,16 @@ py::dict DescribePython(const std::string& name, const py::object& sparsifier) {
   const auto attribute = [&](const char* key, py::object fallback) -> py::object {
     return py::getattr(sparsifier, key, fallback);
   };
-  py::dict entry;
-  entry["name"] = name;
-  entry["aliases"] = py::list();
-  entry["paper"] = attribute("paper", py::str(""));
-  entry["deviations"] = attribute("deviations", py::str(""));
-  entry["revision"] = attribute("revision", py::int_(1));
-  entry["exact_count"] = attribute("exact_count", py::bool_(true));
-  entry["unbounded_count"] = attribute("unbounded_count", py::bool_(false));
-  entry["index_shared"] = attribute("index_shared", py::bool_(false));
-  entry["options"] =
+  const py::list options =
       PyType_Check(sparsifier.ptr()) != 0 ? ConstructorOptions(sparsifier) : py::list();
-  entry["language"] = "Python";
-  return entry;
+  return py::dict("name"_a = name, "aliases"_a = py::list(),
+                  "paper"_a = attribute("paper", py::str("")),
+                  "deviations"_a = attribute("deviations", py::str("")),
+                  "revision"_a = attribute("revision", py::int_(1)),
+                  "exact_count"_a = attribute("exact_count", py::bool_(true)),
+                  "unbounded_count"_a = attribute("unbounded_count", py::bool_(false)),
+                  "index_shared"_a = attribute("index_shared", py::bool_(false)),
+                  "options"_a = options, "language"_a = "Python");
 }
 
 std::vector<std::string> OptionNames(const py::dict& descriptor) {
@@ -169,8 +144,8 @@ void ConfigurePython(ConfiguredSparsifier& configured, const std::string& name,
     if (key.cast<std::string>() == "seed") continue;
     configured.options[key] = options.contains(key) ? options[key] : option["default"];
   }
-  configured.sparsifier = std::make_unique<PythonSparsifier>(
-      name, object, configured.descriptor["exact_count"].cast<bool>());
+  configured.sparsifier =
+      WrapSparsifier(name, object, configured.descriptor["exact_count"].cast<bool>());
 }
 
 void ConfigureFile(ConfiguredSparsifier& configured, const std::string& name,
@@ -279,7 +254,6 @@ py::list ListSparsifiers() {
 std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string& name,
                                                               std::uint64_t seed, int rank,
                                                               const py::dict& options) {
-  SPARFUSE_REQUIRE(rank >= 0, "rank = " + std::to_string(rank) + ": expected at least 0");
   auto configured = std::make_shared<ConfiguredQuantizer>();
   configured->seed = seed;
   configured->rank = rank;

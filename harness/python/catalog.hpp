@@ -52,7 +52,7 @@ struct ConfiguredQuantizer {
   pybind11::dict options;     // defaults included
 };
 
-// Throws Error{kConfig} as ConfigureSparsifier; for a rank below 0.
+// rank: at least 0. Throws Error{kConfig} as ConfigureSparsifier.
 std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string& name,
                                                               std::uint64_t seed, int rank,
                                                               const pybind11::dict& options);

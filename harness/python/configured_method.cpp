@@ -9,38 +9,13 @@
 #include "core/base/outside_parts.hpp"
 #include "core/cost/cost_model.hpp"
 #include "harness/python/arrays.hpp"
-#include "harness/python/module.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 namespace {
 
 constexpr double kBackwardSecondsPerElement = 1e-9;  // a declared default, as for the link
-
-// One rank's view of a sparsifier in Python. Only a holder of the GIL may free it, so the owner of
-// the ranks owns it, too.
-class SharedSparsifier final : public Sparsifier {
- public:
-  explicit SharedSparsifier(std::shared_ptr<ConfiguredSparsifier> shared)
-      : shared_(std::move(shared)) {}
-
-  std::string_view name() const noexcept override { return shared_->sparsifier->name(); }
-  const Sparsifier* shared() const { return shared_->sparsifier.get(); }
-  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
-    return shared_->sparsifier->MakeState(n);
-  }
-  std::size_t Count(std::size_t n, std::span<const std::int64_t> shape,
-                    double density) const override {
-    return shared_->sparsifier->Count(n, shape, density);
-  }
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
-    shared_->sparsifier->Select(context, source, density, info, state, slot);
-  }
-
- private:
-  std::shared_ptr<ConfiguredSparsifier> shared_;
-};
 
 template <class T>
 T Value(const py::dict& file, const char* key, T fallback) {
@@ -49,8 +24,7 @@ T Value(const py::dict& file, const char* key, T fallback) {
 
 std::string CollectiveOf(const MethodSettings& given) {
   const std::string owner = "method " + given.name;
-  py::dict one;
-  one["collective"] = given.options["collective"];
+  const py::dict one("collective"_a = given.options["collective"]);
   const OptionValue value = ToOptions(owner, one).at("collective");
   const auto* name = std::get_if<std::string>(&value);
   SPARFUSE_REQUIRE(name != nullptr,
@@ -139,8 +113,7 @@ std::vector<PartMemory> MemoriesOf(const LiveConfig& config) {
     if (const auto* const own = dynamic_cast<const HasMemory*>(part))
       memories.push_back(own->Memory());
   };
-  if (const auto* const own = dynamic_cast<const SharedSparsifier*>(config.sparsifier.get()))
-    add(own->shared());
+  add(config.sparsifier.get());
   add(config.strategy.get());
   add(config.feedback.rule.get());
   add(config.dense_quantizer.get());
@@ -175,10 +148,7 @@ LiveConfig ConfiguredMethod::MakeConfig() const {
 }
 
 Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
-  SPARFUSE_REQUIRE(given.world_size >= 1 && given.world_size <= kMostRanks,
-                   "world_size = " + std::to_string(given.world_size) + ": expected 1 to " +
-                       std::to_string(kMostRanks) + " ranks, threads of this process");
-  SPARFUSE_REQUIRE(given.ranks_per_node >= 1 && given.world_size % given.ranks_per_node == 0,
+  SPARFUSE_REQUIRE(given.world_size % given.ranks_per_node == 0,
                    "ranks_per_node = " + std::to_string(given.ranks_per_node) +
                        ": expected a divisor of world_size = " + std::to_string(given.world_size));
   MethodParts parts;
@@ -229,9 +199,8 @@ void ConfiguredMethod::ChooseSparsifier(const MethodSettings& given, MethodParts
   sparsifier_name_ = given.sparsifier;
   python_sparsifier_.name = sparsifier_name_;
   python_sparsifier_.unbounded_count = first->unbounded_count;
-  python_sparsifier_.make = [this, make](const Options&, std::uint64_t) {
-    kept_.push_back(make());  // each rank gets its own object of a class
-    return std::make_unique<SharedSparsifier>(kept_.back());
+  python_sparsifier_.make = [make](const Options&, std::uint64_t) {
+    return std::move(make()->sparsifier);  // each rank gets its own object of a class
   };
   parts.sparsifier = &python_sparsifier_;
 }

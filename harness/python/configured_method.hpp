@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,8 +34,8 @@ struct MethodSettings {
   pybind11::dict file;                // the method as its NAME.toml has it
   pybind11::dict options;             // of its strategy, planner and payload
   std::vector<std::string> keywords;  // that Method takes besides
-  int world_size;
-  int ranks_per_node;
+  int world_size;                     // 1 to kMostRanks
+  int ranks_per_node;                 // at least 1
   std::vector<std::pair<std::string, pybind11::object>> layout;  // names, shapes; in ready order
   double density;
   std::string sparsifier;
@@ -72,7 +71,7 @@ class ConfiguredMethod {
   // The position in ready order; nothing if there is no such tensor.
   std::optional<std::size_t> PositionOf(const std::string& tensor) const;
   std::vector<std::string> TensorNames() const;
-  // A rank's. It uses sparsifiers that this object keeps, and must not outlive it.
+  // A rank's. It must not outlive this object, whose parts it uses.
   LiveConfig MakeConfig() const;
   // A modelled step of these times, planned with them. `cost` has a curve for everything local.
   ModelConfig MakeModel(BackwardProfile backward, CostModel cost) const;
@@ -90,7 +89,6 @@ class ConfiguredMethod {
   pybind11::dict sparsifier_options_;
   std::string sparsifier_name_;  // of one that is written in Python
   SparsifierDescriptor python_sparsifier_;
-  std::vector<std::shared_ptr<ConfiguredSparsifier>> kept_;
   std::map<std::string, std::size_t> positions_;
   Composition composition_;
   Topology topology_;

@@ -35,6 +35,10 @@ std::string TextOf(const std::exception_ptr& error) {
   }
 }
 
+bool SameBits(std::span<const float> one, std::span<const float> other) {
+  return std::memcmp(one.data(), other.data(), one.size_bytes()) == 0;
+}
+
 }  // namespace
 
 MethodRanks::MethodRanks(std::vector<LiveConfig> configs, int threads,
@@ -143,9 +147,26 @@ void MethodRanks::Step(std::span<const std::vector<std::span<const float>>> grad
                        double density_factor, bool verify) {
   OrFail([&] {
     RunOnAll([&](std::size_t rank) { StepOf(rank, gradients[rank], density_factor, verify); });
-    if (verify) CheckReplicas();
+    if (!verify) return;
+    RequireAlike("average", [](LiveEngine& one, LiveEngine& other, std::size_t t) {
+      return SameBits(one.Averaged(t), other.Averaged(t));
+    });
   });
   ++steps_;
+}
+
+// Throws if a rank's engine has another `what` of a tensor than the first one's.
+template <class Same>
+void MethodRanks::RequireAlike(const std::string& what, const Same& same) {
+  const GradientLayout& layout = engines_.front()->layout();
+  for (std::size_t rank = 1; rank < engines_.size(); ++rank) {
+    for (std::size_t t = 0; t < layout.tensors(); ++t) {
+      if (same(*engines_.front(), *engines_[rank], t)) continue;
+      SPARFUSE_THROW(kInternal, "rank " + std::to_string(rank) + " has another " + what + " of " +
+                                    layout.tensor(t).name + " than rank 0 at step " +
+                                    std::to_string(steps_));
+    }
+  }
 }
 
 template <class Work>
@@ -178,7 +199,12 @@ void MethodRanks::LocalStep(std::span<const ParameterView> parameters, bool veri
       engine.Synchronise();
       records_[rank] = engine.EndStep();
     });
-    if (verify) CheckAnchors();
+    if (!verify) return;
+    RequireAlike("anchor", [](LiveEngine& one, LiveEngine& other, std::size_t t) {
+      const Range range = one.layout().tensor(t).range();
+      return SameBits(one.Anchor(range), other.Anchor(range)) &&
+             SameBits(one.OuterState(range), other.OuterState(range));
+    });
   });
   ++steps_;
 }
@@ -218,42 +244,6 @@ void MethodRanks::StepOf(std::size_t rank, std::span<const std::span<const float
   records_[rank] = engine.EndStep();
   if (engine.mass_violations() > 0) {
     SPARFUSE_THROW(kInternal, "a selection of step " + std::to_string(steps_) + " lost mass");
-  }
-}
-
-void MethodRanks::CheckReplicas() {
-  const GradientLayout& layout = engines_.front()->layout();
-  for (std::size_t rank = 1; rank < engines_.size(); ++rank) {
-    for (std::size_t t = 0; t < layout.tensors(); ++t) {
-      const auto expected = engines_.front()->Averaged(t);
-      if (std::memcmp(engines_[rank]->Averaged(t).data(), expected.data(), expected.size_bytes()) ==
-          0) {
-        continue;
-      }
-      SPARFUSE_THROW(kInternal, "rank " + std::to_string(rank) + " has another average of " +
-                                    layout.tensor(t).name + " than rank 0 at step " +
-                                    std::to_string(steps_));
-    }
-  }
-}
-
-void MethodRanks::CheckAnchors() {
-  const GradientLayout& layout = engines_.front()->layout();
-  const auto same = [](std::span<const float> one, std::span<const float> other) {
-    return std::memcmp(one.data(), other.data(), one.size_bytes()) == 0;
-  };
-  for (std::size_t rank = 1; rank < engines_.size(); ++rank) {
-    for (std::size_t t = 0; t < layout.tensors(); ++t) {
-      const Range range = layout.tensor(t).range();
-      LiveEngine &first = *engines_.front(), &other = *engines_[rank];
-      if (same(first.Anchor(range), other.Anchor(range)) &&
-          same(first.OuterState(range), other.OuterState(range))) {
-        continue;
-      }
-      SPARFUSE_THROW(kInternal, "rank " + std::to_string(rank) + " has another anchor of " +
-                                    layout.tensor(t).name + " than rank 0 at step " +
-                                    std::to_string(steps_));
-    }
   }
 }
 

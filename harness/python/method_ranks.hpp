@@ -74,8 +74,8 @@ class MethodRanks {
   void RunOnAll(const Job& job);
   void StepOf(std::size_t rank, std::span<const std::span<const float>> gradients,
               double density_factor, bool verify);
-  void CheckReplicas();
-  void CheckAnchors();
+  template <class Same>
+  void RequireAlike(const std::string& what, const Same& same);
   template <class Work>
   void OrFail(const Work& work);
   void Stop();

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "harness/python/bindings/given.hpp"
-#include "harness/python/parts/file_parts.hpp"
+#include "harness/python/parts/parts.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;

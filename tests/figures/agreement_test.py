@@ -5,12 +5,10 @@ PYTHONPATH=harness/figures python tests/figures/agreement_test.py
 """
 
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-from figures_fixture import Synthetic, config
-from sparfuse_report import cells, kinds, style
+from figures_fixture import Synthetic, config, drawn, folder_of
+from sparfuse_report import cells
 from sparfuse_report.drawn import numbers
 
 
@@ -20,9 +18,7 @@ def pair(cell, theirs, error, calibrated=False):
 
 class Agreement(unittest.TestCase):
     def draw(self, given):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        made = Synthetic(Path(folder.name))
+        made = Synthetic(folder_of(self))
         found = [
             config(method, "m", 8, None, "modelled", cluster=cluster, ranks_per_node=4, sparsifier="none")
             for method, cluster in (("one", "slow"), ("two", "slow"), ("one", "fast"))
@@ -32,11 +28,8 @@ class Agreement(unittest.TestCase):
         published = {"paper": "Bench", "methods": {}, "rows": []}
         figure = {"kind": "agreement", "published": published, "agreement": given}
         part = {"id": "main", "title": "main", "cells": found, "figures": [figure]}
-        experiment = cells.Experiment(made.spec({"id": "e", "title": "e", "parts": [part]}), folder.name)
-        styles = style.Styles(experiment.methods)
-        drawn = kinds.KINDS["agreement"](experiment, experiment.parts[0], figure, styles)
-        self.addCleanup(style.close, drawn.figure)
-        return drawn
+        experiment = cells.Experiment(made.spec({"id": "e", "title": "e", "parts": [part]}), made.folder)
+        return drawn(self, experiment, experiment.parts[0], figure)
 
     def test_pairs_stand_in_the_panel_of_their_cluster_and_inputs_are_crosses(self):
         pairs = [pair(0, 100, 0.09), pair(1, 200, -0.2, True), pair(2, 400, 0.01)]

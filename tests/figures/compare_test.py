@@ -4,10 +4,9 @@ PYTHONPATH=harness/figures python tests/figures/compare_test.py
 """
 
 import math
-import tempfile
 import unittest
-from pathlib import Path
 
+from figures_fixture import folder_of
 from sparfuse_report import compare, style
 
 
@@ -27,6 +26,11 @@ def cell(method, second, first_ratio, second_ratio, verdict, workers=2):
 def found(*names, cells):
     return {"reference": "dense", "within": 0.05, "cells": list(cells),
             "sides": [{"name": name, "hardware": f"machine {name}"} for name in names]}
+
+
+def slopes(drawn):
+    return [line for line in drawn.figure.axes[0].lines
+            if line.get_marker() not in ("None", "", None)]
 
 
 class Compare(unittest.TestCase):
@@ -68,12 +72,7 @@ class Compare(unittest.TestCase):
             for each in cells:
                 each["setting"] = hostile
             drawn = self.draw(found(*names, cells=cells))
-            style.write(drawn.figure, self.folder(), "figure")
-
-    def folder(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return Path(folder.name)
+            style.write(drawn.figure, folder_of(self), "figure")
 
     def test_what_is_modelled_is_hollow(self):
         one = cell("wfbp", "b", ratio(1.5), ratio(2.0), "second")
@@ -109,9 +108,7 @@ class Compare(unittest.TestCase):
             cell("wfbp", "c", ratio(1.5), ratio(1.0), "first"),
         ]))
         [axes] = drawn.figure.axes
-        slopes = [list(map(float, line.get_ydata())) for line in axes.lines
-                  if line.get_marker() not in ("None", "", None)]
-        self.assertEqual(slopes, [[1.5, 2.0, 1.0]])
+        self.assertEqual([list(line.get_ydata()) for line in slopes(drawn)], [[1.5, 2.0, 1.0]])
         self.assertEqual([tick.get_text() for tick in axes.get_xticklabels()], ["a", "b", "c"])
         self.assertEqual(axes.get_yscale(), "log")  # 2x and 0.5x are equally far from 1
 
@@ -120,19 +117,16 @@ class Compare(unittest.TestCase):
             cell("wfbp", "b", ratio(1.5), None, "not comparable"),
             cell("wfbp", "c", ratio(1.5), ratio(1.0), "first"),
         ]))
-        [axes] = drawn.figure.axes
-        [slope] = [list(map(float, line.get_ydata())) for line in axes.lines
-                   if line.get_marker() not in ("None", "", None)]
-        self.assertEqual([slope[0], slope[2]], [1.5, 1.0])
-        self.assertTrue(math.isnan(slope[1]))
+        [line] = slopes(drawn)
+        first, second, third = map(float, line.get_ydata())
+        self.assertEqual([first, third], [1.5, 1.0])
+        self.assertTrue(math.isnan(second))
 
     def test_lines_of_methods_stand_apart(self):
         drawn = self.draw(found("a", "b", "c", cells=[
             cell(method, second, ratio(1.5), ratio(1.5), "agree")
             for method in ("wfbp", "zen") for second in ("b", "c")]))
-        starts = {float(line.get_xdata()[0]) for line in drawn.figure.axes[0].lines
-                  if line.get_marker() not in ("None", "", None)}
-        self.assertEqual(len(starts), 2)
+        self.assertEqual(len({float(line.get_xdata()[0]) for line in slopes(drawn)}), 2)
 
     def test_modelled_ratios_say_so_and_are_hollow(self):
         modelled = [cell("wfbp", second, ratio(2), ratio(2), "not comparable") for second in ("b", "c")]
@@ -141,7 +135,7 @@ class Compare(unittest.TestCase):
         drawn = self.draw(found("a", "b", "c", cells=modelled))
         [axes] = drawn.figure.axes
         self.assertEqual(axes.get_title(loc="left"), "modelled: 2 workers")
-        [line] = [line for line in axes.lines if line.get_marker() not in ("None", "", None)]
+        [line] = slopes(drawn)
         self.assertEqual(line.get_markerfacecolor(), "white")
         self.assertIn("No verdict counts modelled ratios", drawn.caption)
 

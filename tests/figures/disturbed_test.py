@@ -3,11 +3,17 @@
 PYTHONPATH=harness/figures python tests/figures/disturbed_test.py
 """
 
-import tempfile
 import unittest
-from pathlib import Path
 
-from figures_fixture import Page, Synthetic, config, judged, judged_sentence, judged_setting
+from figures_fixture import (
+    Page,
+    Synthetic,
+    config,
+    folder_of,
+    judged,
+    judged_sentence,
+    judged_setting,
+)
 from sparfuse_report import cells, paper, report, style
 
 WARNING = "3 of 6 live trials were disturbed: other work took 22 % of the cores (median of 3)"
@@ -45,9 +51,7 @@ def disturbed_experiment(folder):
 
 class Disturbed(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = folder_of(self)
         self.experiment = disturbed_experiment(self.folder)
         self.styles = style.Styles(self.experiment.methods)
 
@@ -71,21 +75,20 @@ class Disturbed(unittest.TestCase):
         self.experiment.disturbed = ""
         self.assertNotIn("Warning", report.render(self.experiment, self.styles))
 
-    def test_the_page_of_a_paper_names_the_experiment(self):
+    def page_of_a_paper(self):
         entry = {"id": "quick", "report": str(self.folder / "report.html")}
         index = {"id": "safusion", "experiments": [entry], "not_run": [], "judged": judged({})}
-        loaded = [(self.experiment, self.styles)]
-        words = self.words(paper.render(index, loaded, self.folder / "paper.html"))
+        return paper.render(index, [(self.experiment, self.styles)], self.folder / "paper.html")
+
+    def test_the_page_of_a_paper_names_the_experiment(self):
+        words = self.words(self.page_of_a_paper())
         self.assertIn(f"Warning: {self.experiment.title}: {WARNING}.", words)
 
     def test_the_page_of_a_paper_begins_with_what_was_run(self):
-        entry = {"id": "quick", "report": str(self.folder / "report.html")}
-        index = {"id": "safusion", "experiments": [entry], "not_run": [], "judged": judged({})}
         self.experiment.calibration = ["safusion/Fig. 14/dense"]
         places = [{"hardware": "profile safusion-local (declared)"}, {"hardware": "an EPYC"}]
         self.experiment.provenance = {**self.experiment.provenance, "systems": places}
-        loaded = [(self.experiment, self.styles)]
-        text = paper.render(index, loaded, self.folder / "paper.html")
+        text = self.page_of_a_paper()
         self.assertLess(text.index("Runs"), text.index("Findings"))
         words = self.words(text)
         self.assertIn("1 emulated of 2", words)

@@ -3,18 +3,12 @@
 PYTHONPATH=harness/figures python tests/figures/explain_test.py
 """
 
-import contextlib
-import io
 import json
-import shutil
-import tempfile
 import unittest
-from pathlib import Path
 
 import numpy as np
 
 import figures_fixture as example
-from sparfuse_report import __main__ as render
 from sparfuse_report import cells, explain, exposure
 
 SPAN_COLUMNS = ("step", "rank", "kind", "lane", "label", "begin_seconds", "end_seconds", "bytes")
@@ -143,8 +137,7 @@ class Explained(unittest.TestCase):
     """Tests two methods: wfbp waits 12.5 ms for its exchange, safusion 2 ms; blocks shift both alike."""
 
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
+        self.folder = example.folder_of(self)
 
     def make(self, blocks=2, shift=0.001, mode_of_over="emulated"):
         made = example.Synthetic(self.folder / "results")
@@ -216,16 +209,11 @@ class Explained(unittest.TestCase):
         self.assertIn(f"{path}: expected at least one measured step", error)
 
     def explain(self, *more, verb="explain", out=None):
-        command = [verb, "--results", str(self.folder / "results"), "--experiment", "quick"]
-        command += ["--spec", str(self.folder / "spec.json")]
-        command += ["--out", str(out or self.folder / "out")]
+        command = ["--out", str(out or self.folder / "out")]
         command += ["--of", self.hashes["safusion"], "--over", self.hashes["wfbp"]]
         if verb == "explain":
             command += ["--found", str(self.folder / "found.json")]
-        text, error = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(error):
-            code = render.main([*command, *more])
-        return code, text.getvalue(), error.getvalue()
+        return example.rendered(verb, self.folder, self.folder / "spec.json", *command, *more)
 
     def test_text_and_json_come_with_the_picture(self):
         self.make()

@@ -4,15 +4,21 @@ The intervals are made up: twice the standard deviation to either side. What the
 tested where they are computed (tests/harness).
 """
 
+import contextlib
 import hashlib
+import io
 import json
 import math
+import sys
+import tempfile
+import unittest
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 
-from sparfuse_report import cells, wording
+from sparfuse_report import __main__ as render
+from sparfuse_report import cells, kinds, style, wording
 
 METHODS = ["dense", "wfbp", "horovod-fusion", "syncea", "safusion-naive", "safusion-inter"]
 HARDWARE = "Intel Xeon Processor @ 2.80GHz, 2 cores, 8 GiB"
@@ -29,6 +35,41 @@ PROVENANCE = {
     "systems": [{"hash": "ab" * 32, "hardware": HARDWARE, "trials": 7, "facts": FACTS}],
     "facts": {"software.compiler": ["gcc 12.2.0"], "software.libtorch": ["2.11.0"]},
 }
+
+
+def folder_of(test):
+    """A folder that goes with the test."""
+    folder = tempfile.TemporaryDirectory()
+    test.addCleanup(folder.cleanup)
+    return Path(folder.name)
+
+
+def drawn(test, experiment, part, entry=None):
+    """The figure of an entry, by default of the part's first, before it is framed; it goes with the test."""
+    entry = entry or part.figures[0]
+    made = kinds.KINDS[entry["kind"]](experiment, part, entry, style.Styles(experiment.methods))
+    test.addCleanup(style.close, made.figure)
+    return made
+
+
+def rendered(verb, folder, spec, *more):
+    """Calls the program on the experiment quick; returns (exit code, stdout, stderr)."""
+    command = [verb, "--results", str(folder / "results"), "--experiment", "quick", "--spec", str(spec)]
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        return render.main([*command, *more]), out.getvalue(), error.getvalue()
+
+
+def main(fill):
+    """Runs the tests, or with --example DIR leaves what fill(DIR/results) makes there, drawn. Returned by
+    `fill`: the spec."""
+    if "--example" not in sys.argv:
+        unittest.main()
+    folder = Path(sys.argv[sys.argv.index("--example") + 1])
+    text = json.dumps(fill(folder / "results"))
+    (folder / "spec.json").write_text(text)
+    for verb, out in (("figure", "figures"), ("report", "report.html")):
+        print(*rendered(verb, folder, folder / "spec.json", "--out", str(folder / out))[1:])
 
 
 def write_series(path, columns, sampling="every step"):

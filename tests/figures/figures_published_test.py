@@ -4,16 +4,13 @@ PYTHONPATH=harness/figures python tests/figures/figures_published_test.py   runs
 PYTHONPATH=harness/figures python tests/figures/figures_published_test.py --example DIR   leaves the folder and figures in DIR
 """
 
-import contextlib
 import copy
 import csv
-import io
 import json
 import math
 import random
 import re
 import shutil
-import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -23,13 +20,15 @@ from figures_fixture import (
     Synthetic,
     completed,
     config,
+    drawn,
     judged_sentence,
     judged_setting,
+    main,
+    rendered,
     shown,
     write_series,
 )
-from sparfuse_report import __main__ as render
-from sparfuse_report import cells, kinds, report, style
+from sparfuse_report import cells, report, style
 
 NUMBERS = Path(__file__).resolve().parents[2] / "results" / "published" / "published-numbers.csv"
 PAPER = "SAFusion (HPDC 25)"
@@ -208,11 +207,7 @@ class Drawing(unittest.TestCase):
 
     def drawn(self, part, position=0, entry=None):
         part = self.experiment.part(part)
-        entry = entry or part.figures[position]
-        styles = style.Styles(self.experiment.methods)
-        made = kinds.KINDS[entry["kind"]](self.experiment, part, entry, styles)
-        self.addCleanup(style.close, made.figure)
-        return made
+        return drawn(self, self.experiment, part, entry or part.figures[position])
 
     def labels(self, made):
         return [handle.get_label() for handle in made.handles]
@@ -275,10 +270,7 @@ class Drawing(unittest.TestCase):
         for cell in part.cells:
             cell.metrics = copy.deepcopy(cell.metrics)
             cell.metrics["final_metric"]["unit"] = "perplexity"
-        made = kinds.KINDS["dual_line"](
-            experiment, part, part.figures[0], style.Styles(experiment.methods)
-        )
-        self.addCleanup(style.close, made.figure)
+        made = drawn(self, experiment, part)
         self.assertNotIn("published: top-1 accuracy", self.labels(made))
         self.assertIn("published: tensor missing rate", self.labels(made))
 
@@ -308,7 +300,6 @@ class Drawing(unittest.TestCase):
         fields = {"id": "quick", "parts": [{"id": "p", "reference": "wfbp", "cells": found}]}
         spec = Synthetic(self.folder / "nothing").spec(fields)
         experiment = cells.Experiment(spec, self.folder)
-        styles = style.Styles(experiment.methods)
         for kind in ("waiting", "dual_line", "normalised_bars", "sensitivity", "ablation"):
             entry = {"kind": kind, "x": "workers", "where": {"inputs": {}}}
             if kind == "sensitivity":
@@ -316,7 +307,7 @@ class Drawing(unittest.TestCase):
             entry["cells"] = shown(found, entry)
             entry = completed(spec["parts"][0]["cells"], entry, "wfbp")
             with self.assertRaises(cells.NoData, msg=kind):
-                kinds.KINDS[kind](experiment, experiment.parts[0], entry, styles)
+                drawn(self, experiment, experiment.parts[0], entry)
 
     def verdicts_of(self, *sentences):
         """The section of verdicts in a report with these sentences."""
@@ -352,14 +343,10 @@ class Drawing(unittest.TestCase):
     def test_figures_come_with_their_numbers_as_csv_and_in_the_report(self):
         path = self.folder / "spec.json"
         path.write_text(json.dumps(self.spec))
-        common = ["--results", str(self.folder / "results"), "--experiment", "quick"]
-        common += ["--spec", str(path)]
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            figure = ["figure", *common, "--out", str(self.folder / "f"), "--figure", "fig14-ratio"]
-            self.assertEqual(render.main(figure), 0)
-            report = ["report", *common, "--out", str(self.folder / "report.html")]
-            self.assertEqual(render.main(report), 0)
+        figure = ["--out", str(self.folder / "f"), "--figure", "fig14-ratio"]
+        self.assertEqual(rendered("figure", self.folder, path, *figure)[0], 0)
+        out = str(self.folder / "report.html")
+        self.assertEqual(rendered("report", self.folder, path, "--out", out)[0], 0)
         with (self.folder / "f" / "fig14-ratio.csv").open(newline="", encoding="utf-8") as file:
             lines = list(csv.DictReader(file))
         self.assertEqual([line["ours"] for line in lines], ["1.90x", "–"])
@@ -370,18 +357,5 @@ class Drawing(unittest.TestCase):
         self.assertIn("1.90x", "".join(page.text))
 
 
-def main_example(folder):
-    folder = Path(folder)
-    spec = Store14(folder / "results").spec()
-    (folder / "spec.json").write_text(json.dumps(spec))
-    common = ["--results", str(folder / "results"), "--experiment", "quick"]
-    common += ["--spec", str(folder / "spec.json")]
-    render.main(["figure", *common, "--out", str(folder / "figures")])
-    render.main(["report", *common, "--out", str(folder / "report.html")])
-
-
 if __name__ == "__main__":
-    if "--example" in sys.argv:
-        main_example(sys.argv[sys.argv.index("--example") + 1])
-    else:
-        unittest.main()
+    main(lambda folder: Store14(folder).spec())

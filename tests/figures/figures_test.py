@@ -5,15 +5,12 @@ PYTHONPATH=harness/figures python tests/figures/figures_test.py --example DIR   
 """
 
 import base64
-import contextlib
 import html
-import io
 import json
 import math
 import random
 import re
 import shutil
-import sys
 import tempfile
 import unittest
 import urllib.parse
@@ -26,13 +23,15 @@ from figures_fixture import (
     Synthetic,
     completed,
     config,
+    drawn,
     judged_sentence,
     judged_setting,
+    main,
+    rendered,
     shown,
     write_series,
 )
-from sparfuse_report import __main__ as render
-from sparfuse_report import cells, style, wording
+from sparfuse_report import cells, kinds, style, wording
 
 
 def example(folder):
@@ -144,11 +143,6 @@ def example(folder):
     })
 
 
-def of_quick(folder, spec):
-    """The options that name the experiment."""
-    return ["--results", str(folder / "results"), "--experiment", "quick", "--spec", str(spec)]
-
-
 class Wording(unittest.TestCase):
     def test_numbers(self):
         thin = wording.THIN
@@ -182,33 +176,23 @@ class Rendering(unittest.TestCase):
         if spec is not None:
             path = self.folder / "other.json"
             path.write_text(json.dumps(spec))
-        out_text, error_text = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out_text), contextlib.redirect_stderr(error_text):
-            code = render.main([verb, *of_quick(self.folder, path), "--out", str(self.folder / out), *more])
-        return code, out_text.getvalue(), error_text.getvalue()
+        return rendered(verb, self.folder, path, "--out", str(self.folder / out), *more)
 
     def drawn(self, part, entry):
         """(the figure before it is framed, all text of its panels)."""
-        from sparfuse_report import kinds
-
         experiment = cells.Experiment(self.spec, self.folder / "results")
         given = next(each for each in self.spec["parts"] if each["id"] == part)
         found = [cell["config"] for cell in given["cells"]]
         entry = completed(given["cells"], {"cells": shown(found, entry), **entry}, given["reference"])
-        made = kinds.KINDS[entry["kind"]](
-            experiment, experiment.part(part), entry, style.Styles(experiment.methods)
-        )
+        made = drawn(self, experiment, experiment.part(part), entry)
         texts = (text for axes in made.figure.axes for text in axes.findobj(style.matplotlib.text.Text))
         words = [text.get_text() for text in texts]
         words += [label.get_text() for axes in made.figure.axes for label in axes.get_yticklabels()]
-        style.close(made.figure)
         return made, " | ".join(words)
 
     def test_every_kind_is_drawn_in_three_formats(self):
         code, out, error = self.render("figure")
         self.assertEqual((code, error), (0, ""))
-        from sparfuse_report import kinds
-
         drawn = {entry["kind"] for part in self.spec["parts"] for entry in part.get("figures", [])}
         self.assertLess(drawn, set(kinds.KINDS))  # figures_published_test.py has the others
         paths = [Path(line) for line in out.split()]
@@ -436,17 +420,5 @@ class Rendering(unittest.TestCase):
             self.assertRegex(error, re.escape(word))
 
 
-def main_example(folder):
-    folder = Path(folder)
-    spec = example(folder / "results")
-    (folder / "spec.json").write_text(json.dumps(spec))
-    common = of_quick(folder, folder / "spec.json")
-    render.main(["figure", *common, "--out", str(folder / "figures")])
-    render.main(["report", *common, "--out", str(folder / "report.html")])
-
-
 if __name__ == "__main__":
-    if "--example" in sys.argv:
-        main_example(sys.argv[sys.argv.index("--example") + 1])
-    else:
-        unittest.main()
+    main(example)

@@ -4,14 +4,12 @@ PYTHONPATH=harness/figures python tests/figures/imported_test.py
 """
 
 import copy
-import tempfile
 import unittest
-from pathlib import Path
 
 import numpy as np
 
-from figures_fixture import Synthetic, config, write_series
-from sparfuse_report import cells, imported, kinds, report, style
+from figures_fixture import Synthetic, config, drawn, folder_of, write_series
+from sparfuse_report import cells, imported, report, style
 
 
 def result(**changed):
@@ -27,9 +25,7 @@ def result(**changed):
 
 class ImportedTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.made = Synthetic(Path(folder.name) / "results")
+        self.made = Synthetic(folder_of(self) / "results")
 
     def experiment(self, results, kind="grouped_bars", cell_kind="throughput", curve=None, **entry):
         found = [config(name, "digits-resnet", 2, 1.0, "emulated", kind=cell_kind) for name in ("dense", "wfbp")]
@@ -49,11 +45,7 @@ class ImportedTest(unittest.TestCase):
         return cells.Experiment(spec, self.made.folder)
 
     def drawn(self, experiment):
-        part = experiment.parts[0]
-        made = kinds.KINDS[part.figures[0]["kind"]](
-            experiment, part, part.figures[0], style.Styles(experiment.methods))
-        self.addCleanup(style.close, made.figure)
-        return made
+        return drawn(self, experiment, experiment.parts[0])
 
     def lines(self, made):
         return [line for axes in made.figure.axes for line in axes.lines

@@ -5,16 +5,14 @@ PYTHONPATH=harness/figures python tests/figures/series_test.py
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
 import numpy as np
 
-from figures_fixture import write_series
+from figures_fixture import folder_of, write_series
 from sparfuse_report import series
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +36,7 @@ class WrittenByTheController(unittest.TestCase):
 
 class Series(unittest.TestCase):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
+        self.folder = folder_of(self)
         self.path = self.folder / "spans.npy"
 
     def write(self):

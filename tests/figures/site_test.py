@@ -8,13 +8,12 @@ import hashlib
 import html
 import re
 import unittest
-from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from markupsafe import escape
 
-from figures_fixture import table, worded
+from figures_fixture import Page, table, worded
 from sparfuse_report import web
 from sparfuse_report.cells import Interval
 from sparfuse_report.web.forest import WIDTH, Scale
@@ -116,23 +115,21 @@ def site_data():
         "cells": cells, "pairs": pairs, "several": several}
 
 
-class Elements(HTMLParser):
-    """The tables with their rows, links, anchors and scripts of a page."""
+class Elements(Page):
+    """Also the tables with their rows, anchors' addresses, and scripts of a page."""
 
     def __init__(self, text):
-        super().__init__()
-        self.tables, self.links, self.anchors, self.tags, self.handlers = {}, [], [], [], []
+        self.tables, self.addresses, self.tags, self.handlers = {}, [], [], []
         self._table = None
-        self.feed(text)
+        super().__init__(text)
 
     def handle_starttag(self, tag, attributes):
+        super().handle_starttag(tag, attributes)
         found = dict(attributes)
         self.tags.append(tag)
         self.handlers += [name for name in found if name.startswith("on")]
-        if "id" in found:
-            self.anchors.append(found["id"])
         if tag == "a":
-            self.links.append(found["href"])
+            self.addresses.append(found["href"])
         if tag == "table":
             self._table = found.get("id", f"table {len(self.tables)}")
             self.tables[self._table] = []
@@ -209,8 +206,8 @@ class Site(unittest.TestCase):
 
     def test_links_lead_to_pages_and_places(self):
         for path, elements in self.elements.items():
-            self.assertEqual(len(elements.anchors), len(set(elements.anchors)), path)
-            for link in elements.links:
+            self.assertEqual(len(elements.ids), len(set(elements.ids)), path)
+            for link in elements.addresses:
                 target, _, anchor = unquote(link).partition("#")
                 place = PurePosixPath(path).parent
                 for step in PurePosixPath(target).parts if target else ():
@@ -219,7 +216,7 @@ class Site(unittest.TestCase):
                 with self.subTest(path=path, link=link):
                     self.assertIn(there, self.pages)
                     if anchor and not anchor.startswith("c-main-dddd"):  # the made-up reference
-                        self.assertIn(anchor, self.elements[there].anchors)
+                        self.assertIn(anchor, self.elements[there].ids)
 
     def test_modes_are_apart_and_say_so(self):
         tables = self.page("methods", "wfbp").tables

@@ -12,7 +12,6 @@
 #include "harness/bundle/merge.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"
 

@@ -1,6 +1,5 @@
 // Makes, fills and lists declared clusters: `sparfuse cluster`.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -10,7 +9,6 @@
 #include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"
-#include "harness/report/tables/table.hpp"
 #include "harness/traces/nccl_logs.hpp"
 #include "harness/traces/trace_model.hpp"
 

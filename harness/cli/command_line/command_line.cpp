@@ -1,7 +1,5 @@
 #include "harness/cli/command_line/command_line.hpp"
 
-#include <utility>
-
 namespace sparfuse::harness {
 
 CLI::Validator NotEmpty(const std::string& what) {
@@ -18,10 +16,16 @@ std::vector<std::string> NamesIn(const std::string& list) {
   return names;
 }
 
-CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act) {
-  CLI::App* verb = line.app.add_subcommand(name, help);
-  if (speaks == Speaks::kTextOrJson) verb->add_flag("--json", line.settings.json, "print JSON");
+CLI::App* AddVerbBelow(CommandLine& line, CLI::App& to, const std::string& name,
+                       const std::string& help, Act act) {
+  CLI::App* verb = to.add_subcommand(name, help);
   verb->callback([&line, act = std::move(act)] { line.act = act; });
+  return verb;
+}
+
+CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act) {
+  CLI::App* verb = AddVerbBelow(line, line.app, name, help, std::move(act));
+  if (speaks == Speaks::kTextOrJson) verb->add_flag("--json", line.settings.json, "print JSON");
   return verb;
 }
 

@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/cli/program.hpp"
@@ -31,7 +33,27 @@ std::vector<std::string> NamesIn(const std::string& list);
 
 enum class Speaks { kText, kTextOrJson };
 
+// Adds a verb below `to`, the program or another verb.
+CLI::App* AddVerbBelow(CommandLine& line, CLI::App& to, const std::string& name,
+                       const std::string& help, Act act);
 CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act);
+
+// As the functions above. The verb's options fill the request, which `run` gets.
+template <class Request, class Run>
+std::pair<CLI::App*, std::shared_ptr<Request>> AddVerbBelow(CommandLine& line, CLI::App& to,
+                                                            const std::string& name,
+                                                            const std::string& help, Run run) {
+  const auto request = std::make_shared<Request>();
+  const Act act = [=](Program& program) { return run(program, std::as_const(*request)); };
+  return {AddVerbBelow(line, to, name, help, act), request};
+}
+template <class Request, class Run>
+std::pair<CLI::App*, std::shared_ptr<Request>> AddVerb(CommandLine& line, const char* name,
+                                                       const char* help, Speaks speaks, Run run) {
+  const auto request = std::make_shared<Request>();
+  const Act act = [=](Program& program) { return run(program, std::as_const(*request)); };
+  return {AddVerb(line, name, help, speaks, act), request};
+}
 
 // Ends the help of each verb of `app` with two examples. Throws Error{kInternal} for a verb
 // without.
@@ -61,16 +83,14 @@ void AddTraceImport(CLI::App* verb, TraceImport& trace);
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
                    const std::string& help, const std::string& from);
 
-// Each adds the verb of its name, by the file that is named above it; main.cpp puts them in order.
+// Each adds the verb of its name; main.cpp puts them in order.
 
-// run_verbs.cpp
+// trial_verbs.cpp
 void AddPlan(CommandLine& line);
 void AddRun(CommandLine& line);
 void AddReproduce(CommandLine& line);
 void AddIndex(CommandLine& line);
 void AddAnnotate(CommandLine& line);
-
-// result_verbs.cpp
 void AddStatus(CommandLine& line);
 void AddTable(CommandLine& line);
 void AddFigure(CommandLine& line);
@@ -79,27 +99,21 @@ void AddSkill(CommandLine& line);
 void AddExplain(CommandLine& line);
 void AddAdvise(CommandLine& line);
 void AddTrace(CommandLine& line);
-
-// sharing_verbs.cpp
 void AddCompare(CommandLine& line);
 void AddSite(CommandLine& line);
 void AddBundles(CommandLine& line);  // export, merge and verify
 void AddImport(CommandLine& line);
 
-// cluster_verbs.cpp
-void AddProfile(CommandLine& line);
-void AddCalibrate(CommandLine& line);
-void AddCluster(CommandLine& line);
-
-// system_verbs.cpp
-void AddSystem(CommandLine& line);
-void AddDoctor(CommandLine& line);
-
-// part_verbs.cpp
+// machine_verbs.cpp
 void AddList(CommandLine& line);
 void AddProve(CommandLine& line);
 void AddCheck(CommandLine& line);
 void AddNew(CommandLine& line);
+void AddSystem(CommandLine& line);
+void AddDoctor(CommandLine& line);
+void AddProfile(CommandLine& line);
+void AddCalibrate(CommandLine& line);
+void AddCluster(CommandLine& line);
 
 // data_verbs.cpp
 void AddData(CommandLine& line);

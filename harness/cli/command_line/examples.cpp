@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "core/base/error.hpp"

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <memory>
-
 #include "harness/cli/command_line/command_line.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/cli/verbs.hpp"
@@ -12,12 +10,11 @@
 namespace sparfuse::harness {
 
 void AddList(CommandLine& line) {
-  const auto request = std::make_shared<ListRequest>();
-  auto* verb = AddVerb(
+  const auto [verb, request] = AddVerb<ListRequest>(
       line, "list",
       "list the names that experiment files may use (methods, workloads, keys, ...), and the "
       "experiments",
-      Speaks::kTextOrJson, [=](Program& program) { return ListVerb(program, *request); });
+      Speaks::kTextOrJson, ListVerb);
   verb->add_option("what", request->what, fmt::format("{}", fmt::join(Listings(), ", ")))
       ->required();
   verb->add_flag("--rounds", request->rounds,
@@ -25,23 +22,18 @@ void AddList(CommandLine& line) {
 }
 
 void AddProve(CommandLine& line) {
-  const auto method = std::make_shared<std::string>();
-  auto* verb =
-      AddVerb(line, "prove", "run a method's convergence proof, step by step, in numbers",
-              Speaks::kTextOrJson, [=](Program& program) { return ProveVerb(program, *method); });
+  const auto [verb, method] = AddVerb<std::string>(
+      line, "prove", "run a method's convergence proof, step by step, in numbers",
+      Speaks::kTextOrJson, ProveVerb);
   verb->add_option("method", *method, "a method with a proof")
       ->required()
       ->check(CLI::IsMember({"adtopk"}));
 }
 
 void AddCheck(CommandLine& line) {
-  struct Request {
-    std::string kind, name;
-  };
-  const auto request = std::make_shared<Request>();
-  auto* verb =
-      AddVerb(line, "check", "run the laws of one part; builds their program first", Speaks::kText,
-              [=](Program& program) { return CheckVerb(program, request->kind, request->name); });
+  const auto [verb, request] = AddVerb<CheckVerbRequest>(
+      line, "check", "run the laws of one part; builds their program first", Speaks::kText,
+      CheckVerb);
   verb->add_option("kind", request->kind, fmt::format("{}", fmt::join(CheckableKinds(), ", ")))
       ->required();
   verb->add_option("name", request->name,
@@ -51,16 +43,8 @@ void AddCheck(CommandLine& line) {
 }
 
 void AddNew(CommandLine& line) {
-  struct Request {
-    std::string what, name, folder;
-    bool python = false, cpp = false;
-  };
-  const auto request = std::make_shared<Request>();
-  auto* verb = AddVerb(
-      line, "new", "write the files of a new baseline", Speaks::kText, [=](Program& program) {
-        if (request->folder.empty()) return NewBaselineVerb(program, request->name);
-        return NewOutsideBaselineVerb(program, request->name, request->folder, request->python);
-      });
+  const auto [verb, request] = AddVerb<NewBaseline>(
+      line, "new", "write the files of a new baseline", Speaks::kText, NewBaselineVerb);
   verb->add_option("what", request->what, "baseline")
       ->required()
       ->check(CLI::IsMember({"baseline"}));
@@ -79,11 +63,11 @@ void AddNew(CommandLine& line) {
 namespace {
 
 void AddSystemFingerprint(CommandLine& line, CLI::App* system) {
-  const auto asked = std::make_shared<SystemFingerprint>();
-  auto* verb = system->add_subcommand(
-      "fingerprint",
+  const auto [verb, asked] = AddVerbBelow<SystemFingerprint>(
+      line, *system, "fingerprint",
       "measure links, collectives, memory, a product and a selection, about ten seconds, and keep "
-      "them as results/systems/NAME.fingerprint.json");
+      "them as results/systems/NAME.fingerprint.json",
+      SystemFingerprintVerb);
   verb->add_option("name", asked->name, "the name of the file, and of cluster = \"NAME\"")
       ->capture_default_str();
   verb->add_option("--ranks", asked->ranks, "ranks that measure at once (default: two a host)")
@@ -106,9 +90,6 @@ void AddSystemFingerprint(CommandLine& line, CLI::App* system) {
                    ":GBPS:ALPHA_US shapes links within nodes of --ranks-per-node");
   AddLaunch(verb, asked->launch);
   verb->add_flag("--json", line.settings.json, "print JSON");
-  verb->callback([&line, asked] {
-    line.act = [asked](Program& program) { return SystemFingerprintVerb(program, *asked); };
-  });
 }
 
 }  // namespace
@@ -118,46 +99,38 @@ void AddSystem(CommandLine& line) {
       "system",
       "systems: describe the nodes that run jobs together, check the description, measure them");
   verb->require_subcommand(1);
-  const auto wanted = std::make_shared<SystemInit>();
-  auto* init = verb->add_subcommand(
-      "init", "detect this node and write it to results/systems/NAME.toml, or add it there");
+  const auto [init, wanted] = AddVerbBelow<SystemInit>(
+      line, *verb, "init",
+      "detect this node and write it to results/systems/NAME.toml, or add it there",
+      SystemInitVerb);
   init->add_option("name", wanted->name, "the NAME of results/systems/NAME.toml")
       ->capture_default_str();
   init->add_flag("--print", wanted->print, "print this node's part and write nothing");
-  init->callback([&line, wanted] {
-    line.act = [wanted](Program& program) { return SystemInitVerb(program, *wanted); };
-  });
-  const auto name = std::make_shared<std::string>(wanted->name);
-  auto* check = verb->add_subcommand(
-      "check", "check that the description is complete, and that one of its nodes equals this one");
+  const auto [check, name] = AddVerbBelow<std::string>(
+      line, *verb, "check",
+      "check that the description is complete, and that one of its nodes equals this one",
+      SystemCheckVerb);
+  *name = wanted->name;
   check->add_option("name", *name, "the NAME of results/systems/NAME.toml")->capture_default_str();
   check->add_flag("--json", line.settings.json, "print JSON");
-  check->callback([&line, name] {
-    line.act = [name](Program& program) { return SystemCheckVerb(program, *name); };
-  });
   AddSystemFingerprint(line, verb);
 }
 
 void AddDoctor(CommandLine& line) {
-  const auto request = std::make_shared<DoctorRequest>();
-  auto* verb = AddVerb(
+  const auto [verb, request] = AddVerb<DoctorRequest>(
       line, "doctor",
       "check which trials this machine can run, and find causes of disturbed measurements; "
       "with --launch, check the hosts of live trials",
-      Speaks::kTextOrJson, [=](Program& program) {
-        request->hosts = !request->launch.launch.empty() || !request->launch.hostfile.empty();
-        return DoctorVerb(program, *request);
-      });
+      Speaks::kTextOrJson, DoctorVerb);
   AddLaunch(verb, request->launch);
   verb->add_option("--ranks", request->ranks, "number of ranks of --launch (default: one a host)")
       ->check(CLI::Range(1, 65'536));
 }
 
 void AddProfile(CommandLine& line) {
-  const auto request = std::make_shared<ProfileRequest>();
-  auto* verb = AddVerb(
+  const auto [verb, request] = AddVerb<ProfileRequest>(
       line, "profile", "measure workloads' backward passes and this machine's kernels and links",
-      Speaks::kTextOrJson, [=](Program& program) { return ProfileVerb(program, *request); });
+      Speaks::kTextOrJson, ProfileVerb);
   verb->add_option("workload", request->workloads, "names of `sparfuse list workloads`")
       ->required();
   verb->add_option("--device", request->device, "the device that kernels run on: cpu or cuda")
@@ -203,20 +176,19 @@ void AddProfile(CommandLine& line) {
 }
 
 void AddCalibrate(CommandLine& line) {
-  const auto cluster = std::make_shared<std::string>();
-  auto* verb = AddVerb(
+  const auto [verb, cluster] = AddVerb<std::string>(
       line, "calibrate",
       "show a declared cluster's inputs, and calibrate them with its references, or compare",
-      Speaks::kTextOrJson, [=](Program& program) { return CalibrateVerb(program, *cluster); });
+      Speaks::kTextOrJson, CalibrateVerb);
   verb->add_option("cluster", *cluster, "a .toml file of results/profiles, by its name")
       ->required();
 }
 
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
                    const std::string& help, const std::string& from) {
-  const auto import = std::make_shared<ClusterImport>();
+  const auto [take, import] =
+      AddVerbBelow<ClusterImport>(line, verb, name, help, ClusterImportVerb);
   import->from = from;
-  auto* take = verb.add_subcommand(name, help);
   take->add_option("name", import->cluster, "the cluster, the NAME of results/profiles/NAME.toml")
       ->required();
   if (from.empty()) {
@@ -248,18 +220,15 @@ void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
         ->check(CLI::IsMember({"all-reduce", "all-gather", "send-receive"}));
   }
   take->add_flag("--print", import->print, "print the lines, and write nothing");
-  take->callback([&line, import] {
-    line.act = [import](Program& program) { return ClusterImportVerb(program, *import); };
-  });
 }
 
 void AddCluster(CommandLine& line) {
   auto* verb = line.app.add_subcommand(
       "cluster", "clusters: make one from a preset, import measured links, list all");
   verb->require_subcommand(1);
-  const auto wanted = std::make_shared<NewCluster>();
-  auto* make = verb->add_subcommand(
-      "new", "write results/profiles/NAME.toml from a preset of data-sheet values");
+  const auto [make, wanted] = AddVerbBelow<NewCluster>(
+      line, *verb, "new", "write results/profiles/NAME.toml from a preset of data-sheet values",
+      ClusterNewVerb);
   make->add_option("name", wanted->name, "the name for experiment files: cluster = \"NAME\"")
       ->required();
   make->add_option("--preset", wanted->preset, "one of `sparfuse cluster list`")->required();
@@ -268,16 +237,13 @@ void AddCluster(CommandLine& line) {
   make->add_option("--ranks-per-node", wanted->ranks_per_node,
                    "ranks of a node (default: all cards of the preset's node)")
       ->check(CLI::Range(1, 1024));
-  make->callback([&line, wanted] {
-    line.act = [wanted](Program& program) { return ClusterNewVerb(program, *wanted); };
-  });
   AddLinkImport(line, *verb, "import",
                 "import links that nccl-tests, OSU micro-benchmarks or a fingerprint measured into "
                 "a declared cluster",
                 "");
-  auto* list = verb->add_subcommand("list", "presets, stacks, and clusters with their kind");
-  list->add_flag("--json", line.settings.json, "print JSON");
-  list->callback([&line] { line.act = ClusterListVerb; });
+  AddVerbBelow(line, *verb, "list", "presets, stacks, and clusters with their kind",
+               ClusterListVerb)
+      ->add_flag("--json", line.settings.json, "print JSON");
 }
 
 }  // namespace sparfuse::harness

@@ -1,13 +1,8 @@
 // Adds the verbs about trials. They run trials and keep their store, show results, and take results
 // from one system to another.
-#include <filesystem>
-#include <memory>
-
 #include "harness/catalog/metrics.hpp"
 #include "harness/cli/command_line/command_line.hpp"
-#include "harness/cli/submit.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 
@@ -27,17 +22,22 @@ void AddSubmit(CLI::App* verb, SubmitRequest& submit, const char* help) {
   flag->excludes(verb->get_option("--with-method"));
 }
 
+constexpr const char* kWithin = "ratios agree if they are less than this many percent apart (5)";
+
+// An option in percent, from 0.1 to `most`, of a fraction.
+void AddPercent(CLI::App* verb, const char* option, double& fraction, double most,
+                const char* help) {
+  verb->add_option_function<double>(
+          option, [&fraction](double percent) { fraction = percent / 100; }, help)
+      ->check(CLI::Range(0.1, most));
+}
+
 }  // namespace
 
 void AddPlan(CommandLine& line) {
-  const auto request = std::make_shared<PlanRequest>();
-  auto* verb = AddVerb(line, "plan",
-                       "list the trials that would run, with reasons and the "
-                       "expected time",
-                       Speaks::kTextOrJson, [=](Program& program) {
-                         request->submit.launch = request->launch;
-                         return PlanVerb(program, *request);
-                       });
+  const auto [verb, request] = AddVerb<PlanRequest>(
+      line, "plan", "list the trials that would run, with reasons and the expected time",
+      Speaks::kTextOrJson, PlanVerb);
   verb->add_option("experiment", request->name, kNames)->required();
   AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "plan as if the store were empty");
@@ -54,14 +54,9 @@ void AddPlan(CommandLine& line) {
 }
 
 void AddRun(CommandLine& line) {
-  const auto request = std::make_shared<RunRequest>();
-  auto* verb = AddVerb(line, "run",
-                       "run the missing trials; after Ctrl-C the same command goes "
-                       "on",
-                       Speaks::kText, [=](Program& program) {
-                         request->submit.launch = request->launch;
-                         return RunVerb(program, *request);
-                       });
+  const auto [verb, request] = AddVerb<RunRequest>(
+      line, "run", "run the missing trials; after Ctrl-C the same command goes on", Speaks::kText,
+      RunVerb);
   verb->add_option("experiment", request->names, kNames)->required();
   AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "run everything again");
@@ -73,7 +68,7 @@ void AddRun(CommandLine& line) {
   AddLaunch(verb, request->launch);
   verb->add_option_function<std::string>(
           "--trace-format",
-          [request](const std::string& format) { request->kineto = format == "kineto"; },
+          [to = request](const std::string& format) { to->kineto = format == "kineto"; },
           "of each trial's traced step: chrome (default) is trace.json; kineto also writes files "
           "for tools of torch.profiler, as `sparfuse trace TRIAL --kineto FOLDER` does")
       ->check(CLI::IsMember({"chrome", "kineto"}));
@@ -86,9 +81,8 @@ void AddRun(CommandLine& line) {
 }
 
 void AddReproduce(CommandLine& line) {
-  const auto request = std::make_shared<ReproduceRequest>();
-  auto* verb = AddVerb(line, "reproduce", "run, verify, report", Speaks::kText,
-                       [=](Program& program) { return ReproduceVerb(program, *request); });
+  const auto [verb, request] = AddVerb<ReproduceRequest>(line, "reproduce", "run, verify, report",
+                                                         Speaks::kText, ReproduceVerb);
   verb->add_option("experiment", request->name, kNames)->required();
   AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "run everything again");
@@ -102,10 +96,8 @@ void AddReproduce(CommandLine& line) {
 }
 
 void AddIndex(CommandLine& line) {
-  const auto request = std::make_shared<IndexRequest>();
-  auto* verb =
-      AddVerb(line, "index", "the SQLite index over the trials, and the trash", Speaks::kText,
-              [=](Program& program) { return IndexVerb(program, *request); });
+  const auto [verb, request] = AddVerb<IndexRequest>(
+      line, "index", "the SQLite index over the trials, and the trash", Speaks::kText, IndexVerb);
   auto* what = verb->add_option_group("what");
   what->add_flag("--rebuild", request->rebuild, "rebuild the index from the trial directories");
   what->add_flag("--empty-trash", request->empty_trash,
@@ -114,102 +106,71 @@ void AddIndex(CommandLine& line) {
 }
 
 void AddAnnotate(CommandLine& line) {
-  struct Request {
-    std::string trial, reason;
-  };
-  const auto request = std::make_shared<Request>();
-  auto* verb = AddVerb(
+  const auto [verb, request] = AddVerb<AnnotateRequest>(
       line, "annotate", "mark a trial as bad: it stays in the store, and all results leave it out",
-      Speaks::kTextOrJson,
-      [=](Program& program) { return AnnotateVerb(program, request->trial, request->reason); });
+      Speaks::kTextOrJson, AnnotateVerb);
   verb->add_option("trial", request->trial, "its id, as `sparfuse status --json` prints it")
       ->required();
   verb->add_option("--reason", request->reason, "the reason, in a sentence")->required();
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-// The name of the drawn experiment, and the target.
-struct DrawRequest {
-  std::string name;
-  fs::path out;
-};
-
-}  // namespace
-
 void AddStatus(CommandLine& line) {
-  const auto name = std::make_shared<std::string>();
-  auto* verb =
-      AddVerb(line, "status",
-              "list complete, missing and failed trials of an experiment, or of the whole store",
-              Speaks::kTextOrJson, [=](Program& program) { return StatusVerb(program, *name); });
+  const auto [verb, name] = AddVerb<std::string>(
+      line, "status",
+      "list complete, missing and failed trials of an experiment, or of the whole store",
+      Speaks::kTextOrJson, StatusVerb);
   verb->add_option("experiment", *name, kStored)->check(NotEmpty("an experiment"));
   AddSystemOption(verb, line);
 }
 
 void AddTable(CommandLine& line) {
-  const auto request = std::make_shared<TableRequest>();
-  const auto sides = std::make_shared<std::vector<std::string>>();
-  const auto values = std::make_shared<std::string>();
-  auto* verb = AddVerb(line, "table", "print results as text or numbers", Speaks::kTextOrJson,
-                       [=](Program& program) {
-                         if (!sides->empty()) {
-                           request->pivot.rows = NamesIn(sides->front());
-                           request->pivot.columns = NamesIn(sides->back());
-                           if (!values->empty()) request->pivot.values = NamesIn(*values);
-                         }
-                         return TableVerb(program, *request);
-                       });
+  const auto [verb, request] = AddVerb<TableRequest>(
+      line, "table", "print results as text or numbers", Speaks::kTextOrJson, TableVerb);
   verb->add_option("experiment", request->experiment, kStored)->required();
   verb->add_option("--format", request->format,
                    "md, text, latex (with booktabs) or csv (numbers in base units)")
       ->check(CLI::IsMember({"md", "text", "csv", "latex"}));
-  auto* pivot =
-      verb->add_option("--pivot", *sides,
-                       "ROWS COLUMNS: axes of the experiment, such as workload,workers method")
-          ->expected(2)
-          ->check(NotEmpty("axes of the experiment"));
-  verb->add_option("--columns", *values,
-                   "columns of the table that each cell of the pivot shows, or other metrics: "
-                   "throughput,vs,n,compute_utilisation (default: the first)")
+  auto* pivot = verb->add_option_function<std::vector<std::string>>(
+                        "--pivot",
+                        [to = request](const std::vector<std::string>& sides) {
+                          to->pivot.rows = NamesIn(sides.front());
+                          to->pivot.columns = NamesIn(sides.back());
+                        },
+                        "ROWS COLUMNS: axes of the experiment, such as workload,workers method")
+                    ->expected(2)
+                    ->check(NotEmpty("axes of the experiment"));
+  verb->add_option_function<std::string>(
+          "--columns",
+          [to = request](const std::string& values) {
+            if (!values.empty()) to->pivot.values = NamesIn(values);
+          },
+          "columns of the table that each cell of the pivot shows, or other metrics: "
+          "throughput,vs,n,compute_utilisation (default: the first)")
       ->needs(pivot);
   AddKeepDisturbed(verb, line, kKeepInResults);
   AddSystemOption(verb, line);
 }
 
 void AddFigure(CommandLine& line) {
-  const auto request = std::make_shared<DrawRequest>();
-  auto* verb =
-      AddVerb(line, "figure", "draw figures as PNG, PDF and SVG", Speaks::kText,
-              [=](Program& program) { return FigureVerb(program, request->name, request->out); });
+  const auto [verb, request] = AddVerb<DrawRequest>(
+      line, "figure", "draw figures as PNG, PDF and SVG", Speaks::kText, FigureVerb);
   verb->add_option("experiment", request->name, kNames)->required();
   verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
 void AddReport(CommandLine& line) {
-  const auto request = std::make_shared<DrawRequest>();
-  auto* verb =
-      AddVerb(line, "report", "write one self-contained HTML file", Speaks::kText,
-              [=](Program& program) { return ReportVerb(program, request->name, request->out); });
+  const auto [verb, request] = AddVerb<DrawRequest>(
+      line, "report", "write one self-contained HTML file", Speaks::kText, ReportVerb);
   verb->add_option("experiment", request->name, kNames)->required();
   verb->add_option("--out", request->out, "file (default: reports/ID/report.html in the results)");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
 void AddSkill(CommandLine& line) {
-  struct Request {
-    std::vector<std::string> names = {"validation", "safusion"}, without;
-    std::string by;
-  };
-  const auto request = std::make_shared<Request>();
-  auto* verb =
-      AddVerb(line, "skill", "compare predictions of published numbers with formulas, in one table",
-              Speaks::kText, [=](Program& program) {
-                return SkillVerb(program, request->names, request->by, request->without);
-              });
+  const auto [verb, request] = AddVerb<SkillVerbRequest>(
+      line, "skill", "compare predictions of published numbers with formulas, in one table",
+      Speaks::kText, SkillVerb);
   verb->add_option("experiment", request->names,
                    "experiments or papers (default: validation safusion)");
   verb->add_option("--by", request->by,
@@ -220,14 +181,9 @@ void AddSkill(CommandLine& line) {
 }
 
 void AddExplain(CommandLine& line) {
-  struct Request {
-    ExplainRequest cells;
-    fs::path out;
-  };
-  const auto request = std::make_shared<Request>();
-  auto* verb = AddVerb(
+  const auto [verb, request] = AddVerb<ExplainVerbRequest>(
       line, "explain", "explain the difference in step time between two cells", Speaks::kTextOrJson,
-      [=](Program& program) { return ExplainVerb(program, request->cells, request->out); });
+      ExplainVerb);
   verb->add_option("experiment", request->cells.experiment, kNames)->required();
   verb->add_option("--of", request->cells.of,
                    "the cell: key=value,... (link.gbps=1 for a key of a table)");
@@ -239,12 +195,11 @@ void AddExplain(CommandLine& line) {
 }
 
 void AddAdvise(CommandLine& line) {
-  const auto asked = std::make_shared<AdviseOptions>();
-  auto* verb =
-      AddVerb(line, "advise",
-              "rank methods by training speed on a cluster, and name the inputs "
-              "that decide",
-              Speaks::kTextOrJson, [=](Program& program) { return AdviseVerb(program, *asked); });
+  const auto [verb, asked] =
+      AddVerb<AdviseOptions>(line, "advise",
+                             "rank methods by training speed on a cluster, and name the inputs "
+                             "that decide",
+                             Speaks::kTextOrJson, AdviseVerb);
   auto* workload = verb->add_option("--workload", asked->workload,
                                     "a name of `sparfuse list workloads`, or table:FILE.json; with "
                                     "--trace the table of the traced model");
@@ -264,9 +219,9 @@ void AddAdvise(CommandLine& line) {
   auto* batch = verb->add_option("--batch", asked->batch,
                                  "samples of a worker's step (default: the workload's)");
   trace->needs(batch);
-  verb->callback([&line, verb, workload, trace, asked] {
+  verb->callback([&line, workload, trace, given = asked] {
     if (workload->count() + trace->count() == 0) throw CLI::RequiredError("--workload, or --trace");
-    line.act = [asked](Program& program) { return AdviseVerb(program, *asked); };
+    line.act = [given](Program& program) { return AdviseVerb(program, *given); };
   });
   verb->add_option("--link", asked->link,
                    "GBPS:ALPHA_US, a link between nodes instead of the cluster's");
@@ -282,10 +237,9 @@ void AddAdvise(CommandLine& line) {
 }
 
 void AddTrace(CommandLine& line) {
-  const auto request = std::make_shared<TraceRequest>();
-  auto* verb =
-      AddVerb(line, "trace", "print facts of a training step from files of torch.profiler",
-              Speaks::kTextOrJson, [=](Program& program) { return TraceVerb(program, *request); });
+  const auto [verb, request] = AddVerb<TraceRequest>(
+      line, "trace", "print facts of a training step from files of torch.profiler",
+      Speaks::kTextOrJson, TraceVerb);
   verb->add_option("files", request->files,
                    "files of export_chrome_trace, .json or .json.gz; for a training with several "
                    "ranks, one file for each")
@@ -298,15 +252,9 @@ void AddTrace(CommandLine& line) {
 }
 
 void AddCompare(CommandLine& line) {
-  const auto request = std::make_shared<CompareVerbRequest>();
-  const auto percent = std::make_shared<double>(100 * kSameWithin);
-  const auto control = std::make_shared<double>(100 * kControlMoved);
-  auto* verb = AddVerb(line, "compare", "compare systems in the same experiments, ratios first",
-                       Speaks::kTextOrJson, [=](Program& program) {
-                         request->compare.within = *percent / 100;
-                         request->compare.control = *control / 100;
-                         return CompareVerb(program, *request);
-                       });
+  const auto [verb, request] = AddVerb<CompareVerbRequest>(
+      line, "compare", "compare systems in the same experiments, ratios first", Speaks::kTextOrJson,
+      CompareVerb);
   verb->add_option(
       "system", request->sides,
       "two or more of: FILE.sparfuse, or FILE.sparfuse:HASH if the file has several systems; the "
@@ -321,13 +269,9 @@ void AddCompare(CommandLine& line) {
                    "the method that ratios are relative to (dense)");
   verb->add_option("--figures", request->figures, "a folder for figures, and the numbers in them")
       ->check(NotEmpty("a folder"));
-  verb->add_option("--within", *percent,
-                   "ratios agree if they are less than this many percent apart (5)")
-      ->check(CLI::Range(0.1, 100.0));
-  verb->add_option("--control", *control,
-                   "mark ratios of a block if its reference changed by more than this many percent "
-                   "(10)")
-      ->check(CLI::Range(0.1, 1000.0));
+  AddPercent(verb, "--within", request->compare.within, 100, kWithin);
+  AddPercent(verb, "--control", request->compare.control, 1000,
+             "mark ratios of a block if its reference changed by more than this many percent (10)");
   verb->add_flag(
       "--transport", request->transport,
       "carry the first system's ratios over to the others by the model, and show the residual");
@@ -348,49 +292,39 @@ void AddCompare(CommandLine& line) {
 }
 
 void AddSite(CommandLine& line) {
-  const auto request = std::make_shared<SiteRequest>();
-  const auto percent = std::make_shared<double>(100 * kSameWithin);
-  auto* verb =
-      AddVerb(line, "site", "write pages on all results: one for each system, method and workload",
-              Speaks::kTextOrJson, [=](Program& program) {
-                request->compare.within = *percent / 100;
-                return SiteVerb(program, *request);
-              });
+  const auto [verb, request] = AddVerb<SiteRequest>(
+      line, "site", "write pages on all results: one for each system, method and workload",
+      Speaks::kTextOrJson, SiteVerb);
   verb->add_option("--out", request->out, "a folder: new, empty, or with only an earlier site")
       ->check(NotEmpty("a folder"));
   verb->add_option("--reference", request->reference,
                    "the method that ratios are relative to (dense; if the store has none, the "
                    "reference of its experiments)");
-  verb->add_option("--within", *percent,
-                   "ratios agree if they are less than this many percent apart (5)")
-      ->check(CLI::Range(0.1, 100.0));
+  AddPercent(verb, "--within", request->compare.within, 100, kWithin);
   verb->add_flag("--dated", request->dated, "print the date on the pages");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
 void AddBundles(CommandLine& line) {
-  const auto request = std::make_shared<ExportRequest>();
-  auto* give =
-      AddVerb(line, "export", "write trials into a bundle for other machines", Speaks::kTextOrJson,
-              [=](Program& program) { return ExportVerb(program, *request); });
+  const auto [give, request] =
+      AddVerb<ExportRequest>(line, "export", "write trials into a bundle for other machines",
+                             Speaks::kTextOrJson, ExportVerb);
   give->add_option("experiment", request->names,
                    "an experiment or a paper with trials in the store, or a .toml file")
       ->required();
   give->add_option("--out", request->out, "FILE.sparfuse")->check(NotEmpty("a file"));
   give->add_flag("--show", request->show,
                  "list the keys that leave this machine, and the keys that stay");
-  const auto taken = std::make_shared<MergeVerbRequest>();
-  auto* take =
-      AddVerb(line, "merge",
-              "add the trials of bundles to the store; after a kill the same command goes on",
-              Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *taken); });
+  const auto [take, taken] = AddVerb<MergeVerbRequest>(
+      line, "merge",
+      "add the trials of bundles to the store; after a kill the same command goes on",
+      Speaks::kTextOrJson, MergeVerb);
   take->add_option("file", taken->files, "bundles that `sparfuse export` wrote")->required();
   take->add_flag("--take-annotations", taken->take_annotations,
                  "also leave out trials that ran here if others mark them as bad");
-  const auto file = std::make_shared<std::filesystem::path>();
-  auto* verify =
-      AddVerb(line, "verify", "check a bundle, and compute its table again from its trials",
-              Speaks::kTextOrJson, [=](Program& program) { return VerifyVerb(program, *file); });
+  const auto [verify, file] = AddVerb<std::filesystem::path>(
+      line, "verify", "check a bundle, and compute its table again from its trials",
+      Speaks::kTextOrJson, VerifyVerb);
   verify->add_option("file", *file, "a bundle that `sparfuse export` wrote")->required();
 }
 
@@ -401,9 +335,8 @@ void AddImport(CommandLine& line) {
                               "uses; or links that they measured, into a declared cluster");
   verb->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, const char* file, ImportForm form) {
-    const auto request = std::make_shared<ImportRequest>();
+    const auto [take, request] = AddVerbBelow<ImportRequest>(line, *verb, name, help, ImportVerb);
     request->form = form;
-    auto* take = verb->add_subcommand(name, help);
     take->add_option("file", request->file, file)->required();
     take->add_option(
             "--map", request->map.file,
@@ -424,9 +357,6 @@ void AddImport(CommandLine& line) {
     take->add_flag("--keep-implausible", request->keep_implausible,
                    "also import implausible numbers, each with its doubt");
     take->add_flag("--json", line.settings.json, "print JSON");
-    take->callback([&line, request] {
-      line.act = [request](Program& program) { return ImportVerb(program, *request); };
-    });
   };
   add("table", "a table with one result in each row", "comma-separated values", ImportForm::kTable);
   add("log", "the log of a training run", "lines of text, or comma-separated steps",
@@ -435,9 +365,9 @@ void AddImport(CommandLine& line) {
                 "links that nccl-tests measured, into a declared cluster", "nccl-tests");
   AddLinkImport(line, *verb, "osu",
                 "links that the OSU micro-benchmarks measured, into a declared cluster", "osu");
-  const auto kineto = std::make_shared<KinetoImport>();
-  auto* take = verb->add_subcommand(
-      "kineto", "a training step that torch.profiler traced, into a declared cluster");
+  const auto [take, kineto] = AddVerbBelow<KinetoImport>(
+      line, *verb, "kineto", "a training step that torch.profiler traced, into a declared cluster",
+      ImportKinetoVerb);
   take->add_option("cluster", kineto->cluster,
                    "the cluster, the NAME of results/profiles/NAME.toml")
       ->required();
@@ -457,12 +387,8 @@ void AddImport(CommandLine& line) {
                    "the method of the traced step, such as ddp: the step of several ranks becomes "
                    "a [[reference]], which calibrates");
   take->add_flag("--print", kineto->print, "write nothing: print the cluster's file");
-  take->callback([&line, kineto] {
-    line.act = [kineto](Program& program) { return ImportKinetoVerb(program, *kineto); };
-  });
-  auto* list = verb->add_subcommand("list", "list imported results");
-  list->add_flag("--json", line.settings.json, "print JSON");
-  list->callback([&line] { line.act = ImportListVerb; });
+  AddVerbBelow(line, *verb, "list", "list imported results", ImportListVerb)
+      ->add_flag("--json", line.settings.json, "print JSON");
 }
 
 }  // namespace sparfuse::harness

@@ -37,28 +37,30 @@ json OptionsJson(std::span<const OptionSpec> options) {
   return list;
 }
 
-// The entry of a part. Descriptors differ in their fields.
 template <class Part>
-json PartJson(const Part& part) {
+json EntryOf(const Part& part, std::string_view summary, std::string_view source) {
   return {{"name", part.name},
-          {"summary", part.summary},
-          {"source", part.source},
+          {"summary", summary},
+          {"source", source},
           {"revision", part.revision},
           {"deviations", part.deviations},
           {"options", OptionsJson(part.options)}};
+}
+
+// The entry of a part. Descriptors differ in their fields.
+template <class Part>
+json PartJson(const Part& part) {
+  return EntryOf(part, part.summary, part.source);
 }
 
 json PartJson(const SparsifierDescriptor& part) {
   const std::string summary =
       part.exact_count ? "keeps exactly k elements" : "keeps about k elements";
   const Options defaults = ResolveOptions(part.name, part.options, {});
-  return {{"name", part.name},
-          {"summary", summary + (part.index_shared ? ", the same on every rank" : "")},
-          {"source", part.paper},
-          {"revision", part.revision},
-          {"deviations", part.deviations},
-          {"options", OptionsJson(part.options)},
-          {"on_device", part.make(defaults, 1)->SelectsOnDevice()}};
+  json entry =
+      EntryOf(part, summary + (part.index_shared ? ", the same on every rank" : ""), part.paper);
+  entry["on_device"] = part.make(defaults, 1)->SelectsOnDevice();
+  return entry;
 }
 
 json TraitsJson(const CollectiveTraits& traits) {
@@ -73,17 +75,13 @@ json TraitsJson(const CollectiveTraits& traits) {
 }
 
 json PartJson(const CollectiveDescriptor& part) {
-  return {
-      {"name", part.name},
-      {"summary", std::string(part.summary) + (part.native ? ", counted by formula" : "")},
-      {"source", part.source},
-      {"revision", part.revision},
-      {"deviations", part.deviations},
-      {"options", OptionsJson(part.options)},
-      {"payload", part.payload == PayloadKind::kSparse ? "sparse" : "dense"},
-      {"native", part.native},
-      {"sums_on_host", part.sums_on_host},
-      {"traits", TraitsJson(part.TraitsOf(ResolveOptions(part.name, part.options, Options{})))}};
+  json entry = EntryOf(
+      part, std::string(part.summary) + (part.native ? ", counted by formula" : ""), part.source);
+  entry["payload"] = part.payload == PayloadKind::kSparse ? "sparse" : "dense";
+  entry["native"] = part.native;
+  entry["sums_on_host"] = part.sums_on_host;
+  entry["traits"] = TraitsJson(part.TraitsOf(ResolveOptions(part.name, part.options, Options{})));
+  return entry;
 }
 
 json PartJson(const workloads::WorkloadDescriptor& part) {

@@ -9,7 +9,6 @@
 #include "harness/catalog/outside_part.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/machine/doctor.hpp"

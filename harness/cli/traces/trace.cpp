@@ -340,20 +340,20 @@ PassingFolder::~PassingFolder() {
   fs::remove_all(path_, none);
 }
 
-TraceForAdvice::TraceForAdvice(const ProfileFolders& profiles, const std::string& cluster,
+TraceForAdvice::TraceForAdvice(const ProfileFolders& declared, const std::string& cluster,
                                const TraceImport& asked)
-    : profiles_(profiles.Behind(folder_.path())) {
-  TracedModel model = ModelOfTrace(LoadDeclaredCluster(profiles, cluster), asked);
+    : profiles(declared.Behind(folder.path())) {
+  TracedModel model = ModelOfTrace(LoadDeclaredCluster(declared, cluster), asked);
   // Host work of methods lengthens the backward pass itself, which the model ignores.
   constexpr double kStretched = 2;
   for (DeclaredInput& input : model.inputs) {
     if (model.host_bound && input.group == "host_overhead") input.high *= kStretched;
   }
   const TracedCluster traced =
-      PlaceTrace(profiles, cluster, model, StatedInputs::kReplaced, folder_.path());
-  workload_ = "table:" + traced.table.string();
-  summary_ = TraceSummary(model, traced);
-  record_ = TraceSummaryJson(model, traced);
+      PlaceTrace(declared, cluster, model, StatedInputs::kReplaced, folder.path());
+  workload = "table:" + traced.table.string();
+  summary = TraceSummary(model, traced);
+  record = TraceSummaryJson(model, traced);
 }
 
 }  // namespace sparfuse::harness

@@ -39,22 +39,15 @@ class PassingFolder {
 };
 
 // A cluster with a trace's numbers in the place of its own, in files that go with this object.
-class TraceForAdvice {
- public:
+struct TraceForAdvice {
   // Throws as ModelOfTrace and PlaceTrace.
-  TraceForAdvice(const ProfileFolders& profiles, const std::string& cluster,
+  TraceForAdvice(const ProfileFolders& declared, const std::string& cluster,
                  const TraceImport& asked);
 
-  const ProfileFolders& profiles() const { return profiles_; }
-  const std::string& workload() const { return workload_; }
-  const std::string& summary() const { return summary_; }
-  const nlohmann::json& record() const { return record_; }  // TraceSummaryJson
-
- private:
-  PassingFolder folder_;
-  ProfileFolders profiles_;
-  std::string workload_, summary_;
-  nlohmann::json record_;
+  PassingFolder folder;
+  ProfileFolders profiles;
+  std::string workload, summary;
+  nlohmann::json record;  // TraceSummaryJson
 };
 
 }  // namespace sparfuse::harness

@@ -1,5 +1,4 @@
 // Raises errors of core as Python exceptions, one class for each kind that a caller can act on.
-#include <new>
 
 #include "core/base/error.hpp"
 #include "harness/python/module.hpp"

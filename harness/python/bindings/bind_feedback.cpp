@@ -12,6 +12,7 @@
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 namespace {
 
 // One worker's feedback: a residual for each tensor and, with momentum, a velocity.
@@ -139,12 +140,9 @@ class ErrorFeedback : public MadeByInit {
   }
 
   py::tuple Reduced(const py::object& self) {
-    py::dict keywords;
-    keywords["momentum"] = options_.momentum;
-    keywords["nesterov"] = options_.nesterov;
-    keywords["masking"] = options_.masking;
-    keywords["clip"] = clip_;
-    keywords["values"] = coding_.values == ValueCoding::kF16 ? "f16" : "f32";
+    const py::dict keywords("momentum"_a = options_.momentum, "nesterov"_a = options_.nesterov,
+                            "masking"_a = options_.masking, "clip"_a = clip_,
+                            "values"_a = coding_.values == ValueCoding::kF16 ? "f16" : "f32");
     return Reduce(self, py::make_tuple(sparsifier_, feedback()), keywords, StateDict());
   }
 

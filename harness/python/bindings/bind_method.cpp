@@ -20,16 +20,21 @@
 #include "harness/python/method_ranks.hpp"
 #include "harness/python/module.hpp"
 #include "harness/python/parts/part_call.hpp"
+#include "harness/python/parts/views.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 namespace {
 
 class BoundMethod : public MadeByInit {
  public:
-  BoundMethod(const MethodSettings& settings, int threads, double deadline_seconds, bool verify)
+  // Without a number of threads, ranks share Threads().
+  BoundMethod(const MethodSettings& settings, std::optional<int> given_threads,
+              double deadline_seconds, bool verify)
       : name_(settings.name), verify_(verify), method_(settings) {
-    CheckedThreads(threads);
+    const int threads =
+        CheckedThreads(given_threads.value_or(std::max(1, Threads() / settings.world_size)));
     const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
     std::vector<LiveConfig> configs;
     for (int rank = 0; rank < settings.world_size; ++rank) configs.push_back(method_.MakeConfig());
@@ -67,7 +72,13 @@ class BoundMethod : public MadeByInit {
     const std::vector<DenseResult> results = MakeResults(out);
     {
       const GilReleased no_gil;
-      for (std::size_t rank = 0; rank < spans.size(); ++rank) RequireFiniteOf(rank, spans[rank]);
+      // Before any rank adds to its residual: residuals outlive a step that loss scaling skips.
+      for (std::size_t rank = 0; rank < spans.size(); ++rank) {
+        for (std::size_t t = 0; t < layout().tensors(); ++t) {
+          if (spans[rank][t].empty()) continue;
+          RequireFiniteTensor(t, spans[rank][t], ranks_->steps(), "rank " + std::to_string(rank));
+        }
+      }
       const std::uint64_t dense = method_.composition().dense_warmup_steps;
       if (dense > 0 && ranks_->steps() == dense) ranks_->Replan(method_.plan());
       ranks_->Step(spans,
@@ -76,7 +87,9 @@ class BoundMethod : public MadeByInit {
                    verify_);
       for (std::size_t t = 0; t < results.size(); ++t) {
         std::ranges::copy(ranks_->EngineOf(0).Averaged(t), results[t].values.begin());
-        RequireFiniteAverage(t, results[t].values);
+        // The sum of finite gradients may exceed float32.
+        RequireFiniteTensor(t, results[t].values, ranks_->steps() - 1,
+                            "method \"" + name_ + "\", average over the ranks");
       }
     }
     py::dict averaged;
@@ -125,10 +138,10 @@ class BoundMethod : public MadeByInit {
       if (sent) RequireFiniteParameters(given.by_rank);
       ranks_->LocalStep(given.by_rank, verify_);
     }
-    py::dict done;
-    done["sent"] = sent ? py::list(py::make_tuple(*sent)) : py::list();
-    done["received"] = received ? py::list(py::make_tuple(*received)) : py::list();
-    return done;
+    const auto list = [](const auto& fragment) {
+      return fragment ? py::list(py::make_tuple(*fragment)) : py::list();
+    };
+    return py::dict("sent"_a = list(sent), "received"_a = list(received));
   }
 
   // Without dates, each step may send, and the ranks decide whether it receives.
@@ -147,10 +160,7 @@ class BoundMethod : public MadeByInit {
       under_way_ = next_sent_;
       next_sent_ = (next_sent_ + 1) % fragments();
     }
-    py::dict done;
-    done["sent"] = sent;
-    done["received"] = received;
-    return done;
+    return py::dict("sent"_a = sent, "received"_a = received);
   }
 
   void FinishWindows(const py::object& parameters) {
@@ -208,22 +218,15 @@ class BoundMethod : public MadeByInit {
       std::size_t elements = 0;
       for (std::size_t t = unit.first; t < unit.last; ++t) {
         const TensorPlan how = plan.TensorOf(layout(), t);
-        py::dict tensor;
-        tensor["name"] = layout().tensor(t).name;
-        tensor["elements"] = layout().tensor(t).numel;
-        tensor["density"] = how.density;
-        tensor["offloaded"] = how.offloaded;
-        tensor["reduced"] = how.reduced;
-        tensors.append(tensor);
-        elements += layout().tensor(t).numel;
+        const TensorEntry& tensor = layout().tensor(t);
+        tensors.append(py::dict("name"_a = tensor.name, "elements"_a = tensor.numel,
+                                "density"_a = how.density, "offloaded"_a = how.offloaded,
+                                "reduced"_a = how.reduced));
+        elements += tensor.numel;
       }
-      static constexpr const char* kSparsified[] = {"never", "ahead", "behind"};
-      py::dict entry;
-      entry["sparsified"] = kSparsified[static_cast<std::size_t>(unit.sparsified)];
-      entry["density"] = unit.density;
-      entry["lane"] = std::string(LaneName(unit.lane));
-      entry["partitions"] = unit.partitions;
-      entry["path"] = unit.path;
+      py::dict entry("sparsified"_a = SparsifiedName(unit.sparsified), "density"_a = unit.density,
+                     "lane"_a = LaneName(unit.lane), "partitions"_a = unit.partitions,
+                     "path"_a = unit.path);
       if (method_.composition().local_steps()) entry["fragment"] = unit.date;
       entry["elements"] = elements;
       entry["tensors"] = tensors;
@@ -268,11 +271,9 @@ class BoundMethod : public MadeByInit {
 
   py::dict DescribeOptions() const {
     const Composition& made = method_.composition();
-    py::dict options;
-    options["sparsifier"] = made.sparsifier == nullptr ? "none" : made.sparsifier->name;
-    options["sparsifier_options"] = method_.sparsifier_options().attr("copy")();
-    options["density"] = made.density;
-    options["feedback"] = made.feedback.name;
+    py::dict options("sparsifier"_a = made.sparsifier == nullptr ? "none" : made.sparsifier->name,
+                     "sparsifier_options"_a = method_.sparsifier_options().attr("copy")(),
+                     "density"_a = made.density, "feedback"_a = made.feedback.name);
     for (const Options* of :
          {&made.strategy_options, &made.planner_options, &made.collective_options}) {
       for (const auto& [key, value] : *of) options[key.c_str()] = ToPython(value);
@@ -356,11 +357,8 @@ class BoundMethod : public MadeByInit {
                          what + " is missing: expected an array for each tensor of the layout");
         read.alive.push_back(ViewArray(given[rank][tensor.name.c_str()], what));
         const py::array& array = read.alive.back();
-        const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
         view.push_back(WritableFloats(array, what));
-        SPARFUSE_REQUIRE(shape == tensor.shape, what + " has shape " + ShapeText(shape) +
-                                                    "; expected the layout's shape, " +
-                                                    ShapeText(tensor.shape));
+        RequireLayoutShape(what, {array.shape(), array.shape() + array.ndim()}, tensor);
         all.emplace_back(view.back(), what);
       }
     }
@@ -371,6 +369,13 @@ class BoundMethod : public MadeByInit {
                            ": expected separate arrays for each rank, because they are written to");
     }
     return read;
+  }
+
+  static void RequireLayoutShape(const std::string& what, const std::vector<std::int64_t>& shape,
+                                 const TensorEntry& tensor) {
+    SPARFUSE_REQUIRE(shape == tensor.shape, what + " has shape " + ShapeText(shape) +
+                                                "; expected the layout's shape, " +
+                                                ShapeText(tensor.shape));
   }
 
   void RequireFiniteParameters(const std::vector<ParameterView>& by_rank) {
@@ -415,39 +420,21 @@ class BoundMethod : public MadeByInit {
       const std::string which = what + "[\"" + name + "\"]";
       const std::size_t position = *method_.PositionOf(name);
       FloatArray& array = alive.emplace_back(ReadFloats(value, which));
-      const std::vector<std::int64_t>& shape = layout().tensor(position).shape;
-      SPARFUSE_REQUIRE(array.shape == shape, which + " has shape " + ShapeText(array.shape) +
-                                                 "; expected the layout's shape, " +
-                                                 ShapeText(shape));
+      RequireLayoutShape(which, array.shape, layout().tensor(position));
       spans[position] = array.values();
     }
     return spans;
   }
 
-  // Runs before any rank adds to its residual, because residuals outlive a step that loss scaling
-  // skips.
-  void RequireFiniteOf(std::size_t rank, std::span<const std::span<const float>> gradients) {
-    for (std::size_t t = 0; t < gradients.size(); ++t) {
-      if (gradients[t].empty()) continue;
-      const TensorEntry& tensor = layout().tensor(t);
-      try {
-        RequireFinite(*ModulePool(), gradients[t],
-                      {TensorId(tensor.name), tensor.name, tensor.shape, ranks_->steps()});
-      } catch (const Error& error) {
-        throw Error(error.kind(), "rank " + std::to_string(rank) + ": " + error.what());
-      }
-    }
-  }
-
-  // The sum of finite gradients may exceed float32.
-  void RequireFiniteAverage(std::size_t t, std::span<const float> average) {
+  // Refuses the values of tensor t at a step with an error that begins with `whose`.
+  void RequireFiniteTensor(std::size_t t, std::span<const float> values, std::uint64_t step,
+                           const std::string& whose) {
     const TensorEntry& tensor = layout().tensor(t);
     try {
-      RequireFinite(*ModulePool(), average,
-                    {TensorId(tensor.name), tensor.name, tensor.shape, ranks_->steps() - 1});
+      RequireFinite(*ModulePool(), values,
+                    {TensorId(tensor.name), tensor.name, tensor.shape, step});
     } catch (const Error& error) {
-      throw Error(error.kind(),
-                  "method \"" + name_ + "\", average over the ranks: " + error.what());
+      throw Error(error.kind(), whose + ": " + error.what());
     }
   }
 
@@ -507,10 +494,9 @@ py::list ListMethodFiles() {
 
 py::dict ListOptions(const std::string& strategy, const std::string& planner,
                      const std::string& collective) {
-  py::dict options;
-  options["strategy"] = DescribeOptions(FindStrategy(strategy).options);
-  options["planner"] = DescribeOptions(FindPlanner(planner).options);
-  options["collective"] = DescribeOptions(FindCollective(collective).options);
+  py::dict options("strategy"_a = DescribeOptions(FindStrategy(strategy).options),
+                   "planner"_a = DescribeOptions(FindPlanner(planner).options),
+                   "collective"_a = DescribeOptions(FindCollective(collective).options));
   if (FindStrategy(strategy).sparsified != Sparsified::kNever) {
     options["payload"] = DescribeOptions(SendingOptions());
   }
@@ -534,14 +520,9 @@ std::chrono::milliseconds DeadlineOf(double seconds) {
 }
 
 py::dict EntryOf(const Span& span) {
-  py::dict entry;
-  entry["kind"] = SpanKindName(span.kind);
-  entry["lane"] = span.lane;
-  entry["label"] = span.label;
-  entry["begin_seconds"] = span.begin_seconds;
-  entry["end_seconds"] = span.end_seconds;
-  entry["bytes"] = span.bytes;
-  return entry;
+  return py::dict("kind"_a = SpanKindName(span.kind), "lane"_a = span.lane, "label"_a = span.label,
+                  "begin_seconds"_a = span.begin_seconds, "end_seconds"_a = span.end_seconds,
+                  "bytes"_a = span.bytes);
 }
 
 void BindMethod(py::module_& module) {
@@ -554,56 +535,13 @@ void BindMethod(py::module_& module) {
       },
       py::arg("deadline_seconds"));
   py::class_<BoundMethod>(module, "_Method")
-      .def(py::init(
-               [](std::string name, py::dict file, const py::object& given_world_size,
-                  const py::object& given_ranks_per_node,
-                  std::vector<std::pair<std::string, py::object>> layout,
-                  const Given<"density", double>& density,
-                  const Given<"sparsifier", std::string>& sparsifier, py::dict sparsifier_options,
-                  const Given<"feedback", std::string>& feedback, py::dict feedback_options,
-                  const Given<"dense_tensors: max_ndim", std::size_t>& dense_max_ndim,
-                  const Given<"dense_tensors", std::vector<std::string>>& dense_tensors,
-                  const Given<"no_feedback_tensors", std::vector<std::string>>& no_feedback_tensors,
-                  const py::object& seed, const Given<"threads", std::optional<int>>& threads,
-                  const Given<"deadline_seconds", double>& deadline_seconds,
-                  const Given<"link: gbps", double>& gbps,
-                  const Given<"link: alpha_us", double>& alpha_us,
-                  std::optional<std::vector<double>> backward_seconds,
-                  const Given<"verify", bool>& verify, py::dict options,
-                  std::vector<std::string> keywords) {
-                 const auto count = [](const py::object& value, const char* what) {
-                   return static_cast<int>(ReadInteger(value, what, 1, kMostRanks));
-                 };
-                 const int world_size = count(given_world_size, "world_size");
-                 const int ranks_per_node = count(given_ranks_per_node, "ranks_per_node");
-                 const int each = std::max(1, Threads() / std::max(1, world_size));
-                 return Make<BoundMethod>(
-                     MethodSettings{std::move(name),
-                                    std::move(file),
-                                    std::move(options),
-                                    std::move(keywords),
-                                    world_size,
-                                    ranks_per_node,
-                                    std::move(layout),
-                                    *density,
-                                    *sparsifier,
-                                    std::move(sparsifier_options),
-                                    *feedback,
-                                    std::move(feedback_options),
-                                    {*dense_max_ndim, *dense_tensors, *no_feedback_tensors},
-                                    ReadSeed(seed),
-                                    *gbps,
-                                    *alpha_us,
-                                    std::move(backward_seconds)},
-                     threads->value_or(each), *deadline_seconds, *verify);
-               }),
-           py::kw_only(), py::arg("name"), py::arg("file"), py::arg("world_size"),
-           py::arg("ranks_per_node"), py::arg("layout"), py::arg("density"), py::arg("sparsifier"),
-           py::arg("sparsifier_options"), py::arg("feedback"), py::arg("feedback_options"),
-           py::arg("dense_max_ndim"), py::arg("dense_tensors"), py::arg("no_feedback_tensors"),
-           py::arg("seed"), py::arg("threads"), py::arg("deadline_seconds"), py::arg("gbps"),
-           py::arg("alpha_us"), py::arg("backward_seconds"), py::arg("verify"), py::arg("options"),
-           py::arg("keywords"))
+      .def(py::init([](const py::kwargs& settings) {
+        const auto read = [&]<class T>(const char* key, const T&) {
+          return ReadAs<T>(py::object(settings[key]), key);
+        };
+        return Make<BoundMethod>(ReadSettings(settings), read("threads", std::optional<int>()),
+                                 read("deadline_seconds", double()), read("verify", bool()));
+      }))
       .def("step", &BoundMethod::Step, py::arg("gradients"), py::arg("out"))
       .def("begin", &BoundMethod::Begin, py::arg("parameters"))
       .def("local_step", &BoundMethod::LocalStep, py::arg("parameters"))

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -19,6 +18,7 @@
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 namespace {
 
 using Points = std::vector<std::pair<double, double>>;
@@ -51,17 +51,12 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
     const GilReleased no_gil;  // parts in Python take the GIL
     step = SimulateStep(model, method.composition().usual_step(), 0);
   }
-  py::dict result;
-  double slowest = 0;
-  for (const StepRecord& record : step.records) slowest = std::max(slowest, record.step_seconds);
   const StepRecord& first = step.records.front();
-  result["step_seconds"] = slowest;
-  result["exposed_seconds"] = first.exposed_communication_seconds;
-  result["sparsify_seconds"] = first.sparsify_seconds;
-  result["sent_bytes"] = first.sent_bytes;
-  result["payload_bytes"] = first.payload_bytes;
-  result["plan"] = model.plan.UnitSizes();
-  return result;
+  const auto slowest = std::ranges::max_element(step.records, {}, &StepRecord::step_seconds);
+  return py::dict("step_seconds"_a = slowest->step_seconds,
+                  "exposed_seconds"_a = first.exposed_communication_seconds,
+                  "sparsify_seconds"_a = first.sparsify_seconds, "sent_bytes"_a = first.sent_bytes,
+                  "payload_bytes"_a = first.payload_bytes, "plan"_a = model.plan.UnitSizes());
 }
 
 // The numbers of tensors of the method's units. Errors of the method and of its parts' constructors
@@ -80,14 +75,9 @@ py::list NamesOf(const Descriptors& descriptors) {
 }
 
 py::dict PartNames() {
-  py::dict names;
-  names["strategy"] = NamesOf(Strategies());
-  names["planner"] = NamesOf(Planners());
-  names["sparsifier"] = NamesOf(Sparsifiers());
-  names["feedback"] = NamesOf(Feedbacks());
-  names["collective"] = NamesOf(Collectives());
-  names["quantizer"] = NamesOf(Quantizers());
-  return names;
+  return py::dict("strategy"_a = NamesOf(Strategies()), "planner"_a = NamesOf(Planners()),
+                  "sparsifier"_a = NamesOf(Sparsifiers()), "feedback"_a = NamesOf(Feedbacks()),
+                  "collective"_a = NamesOf(Collectives()), "quantizer"_a = NamesOf(Quantizers()));
 }
 
 }  // namespace

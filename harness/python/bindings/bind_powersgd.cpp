@@ -15,6 +15,7 @@
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 namespace {
 
 class LowRank : public MadeByInit {
@@ -23,11 +24,7 @@ class LowRank : public MadeByInit {
       : rank_(static_cast<int>(IntOption(
             ResolveOptions("PowerSGD", PowerSgdDescriptor().options, {{"rank", rank}}), "rank"))),
         seed_(seed),
-        workers_(workers) {
-    SPARFUSE_REQUIRE(
-        workers >= 1 && workers <= kMostRanks,
-        "workers = " + std::to_string(workers) + ": expected 1 to " + std::to_string(kMostRanks));
-  }
+        workers_(workers) {}
 
   int rank() const { return rank_; }
   std::uint64_t seed() const { return seed_; }
@@ -174,21 +171,16 @@ class LowRank : public MadeByInit {
         }
       }
     }
-    py::dict state, tensors;
+    py::dict tensors;
     for (auto& [name, copy] : saved) {
       py::list residuals, factors;
       for (auto& residual : copy.residuals)
         residuals.append(std::move(residual).Release(copy.shape));
       for (auto& q : copy.factors) factors.append(std::move(q).Release(copy.factor_shape));
-      py::dict tensor;
-      tensor["steps"] = copy.steps;
-      tensor["residuals"] = residuals;
-      tensor["q"] = factors;
-      tensors[py::str(name)] = tensor;
+      tensors[py::str(name)] =
+          py::dict("steps"_a = copy.steps, "residuals"_a = residuals, "q"_a = factors);
     }
-    state["settings"] = py::make_tuple(rank_, seed_, workers_);
-    state["tensors"] = tensors;
-    return state;
+    return py::dict("settings"_a = py::make_tuple(rank_, seed_, workers_), "tensors"_a = tensors);
   }
 
   // Checks everything before it changes anything.

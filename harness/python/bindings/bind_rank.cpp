@@ -7,7 +7,6 @@
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/bindings/given.hpp"
-#include "harness/python/catalog.hpp"
 #include "harness/python/configured_method.hpp"
 #include "harness/python/method_rank.hpp"
 #include "harness/python/module.hpp"
@@ -15,29 +14,33 @@
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 
 MethodSettings ReadSettings(const py::kwargs& given) {
-  const auto read = [&]<class T>(const char* key, const T&) {
-    return ReadAs<T>(py::object(given[key]), key);
+  const auto read = [&]<class T>(const char* key, const T&, const char* shown = nullptr) {
+    return ReadAs<T>(py::object(given[key]), shown == nullptr ? key : shown);
+  };
+  const auto ranks = [&](const char* key) {
+    return static_cast<int>(ReadInteger(given[key], key, 1, kMostRanks));
   };
   using Texts = std::vector<std::string>;
   return {read("name", std::string()),
           given["file"].cast<py::dict>(),
           given["options"].cast<py::dict>(),
           read("keywords", Texts()),
-          read("world_size", int()),
-          read("ranks_per_node", int()),
+          ranks("world_size"),
+          ranks("ranks_per_node"),
           given["layout"].cast<std::vector<std::pair<std::string, py::object>>>(),
           read("density", double()),
           read("sparsifier", std::string()),
           given["sparsifier_options"].cast<py::dict>(),
           read("feedback", std::string()),
           given["feedback_options"].cast<py::dict>(),
-          {read("dense_max_ndim", std::size_t()), read("dense_tensors", Texts()),
-           read("no_feedback_tensors", Texts())},
+          {read("dense_max_ndim", std::size_t(), "dense_tensors: max_ndim"),
+           read("dense_tensors", Texts()), read("no_feedback_tensors", Texts())},
           ReadSeed(given["seed"]),
-          read("gbps", double()),
-          read("alpha_us", double()),
+          read("gbps", double(), "link: gbps"),
+          read("alpha_us", double(), "link: alpha_us"),
           read("backward_seconds", std::optional<std::vector<double>>())};
 }
 
@@ -147,30 +150,22 @@ class BoundRank : public MadeByInit {
   }
   py::dict Record() {
     const StepRecord& record = rank().record();
-    py::dict report;
-    report["sent_bytes"] = record.sent_bytes;
-    report["received_bytes"] = record.received_bytes;
-    report["payload_bytes"] = record.payload_bytes;
-    report["selected"] = record.selected;
-    report["exposed_seconds"] = record.exposed_communication_seconds;
-    report["python_seconds"] = python_seconds_;
-    return report;
+    return py::dict("sent_bytes"_a = record.sent_bytes, "received_bytes"_a = record.received_bytes,
+                    "payload_bytes"_a = record.payload_bytes, "selected"_a = record.selected,
+                    "exposed_seconds"_a = record.exposed_communication_seconds,
+                    "python_seconds"_a = python_seconds_);
   }
 
   py::dict State() {
     EngineState state;
     rank().engine().SaveState(state);
-    py::dict all;
-    all["residuals"] = Arrays(state.residuals);
-    all["velocities"] = Arrays(state.velocities);
-    all["copies"] = Arrays(state.copies);
-    all["averages"] = Arrays(state.averages);
     py::dict remembered;
     for (const auto& [place, numbers] : state.remembered)
       remembered[place.c_str()] = ArrayMemory<double>(std::span(numbers)).Release();
-    all["remembered"] = remembered;
-    all["parts"] = SaveMemories(memories_);
-    return all;
+    return py::dict("residuals"_a = Arrays(state.residuals),
+                    "velocities"_a = Arrays(state.velocities), "copies"_a = Arrays(state.copies),
+                    "averages"_a = Arrays(state.averages), "remembered"_a = remembered,
+                    "parts"_a = SaveMemories(memories_));
   }
   void LoadState(const py::dict& from, std::uint64_t steps) {
     EngineState state;

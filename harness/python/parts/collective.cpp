@@ -1,12 +1,11 @@
 // Exchanges by a class that is written in Python: a generator that yields the requests it waits
 // for.
-#include <pybind11/numpy.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
+#include <ranges>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -32,15 +31,13 @@ class LiveMessages final : public Messages {
     message.bytes = std::vector<std::byte>(text.size());
     std::memcpy(message.bytes.data(), text.data(), text.size());
     message.request = communicator_.Isend(to, tag_, message.bytes);
-    return messages_.size() - 1;
+    return Add(kSend);
   }
   std::size_t Receive(int from, std::size_t most) override {
     Message& message = messages_.emplace_back();
-    message.receives = true;
-    message.from = from;
     message.bytes.resize(most);
     message.request = communicator_.Irecv(from, tag_, message.bytes);
-    return messages_.size() - 1;
+    return Add(from);
   }
   void Work(WorkNote) override {}
 
@@ -49,6 +46,7 @@ class LiveMessages final : public Messages {
     std::vector<std::unique_ptr<Request>> requests;
     for (const std::size_t number : numbers)
       requests.push_back(std::move(messages_[number].request));
+    WaitedFor(numbers);
     return requests;
   }
   void Done(const std::vector<std::size_t>& numbers,
@@ -57,29 +55,16 @@ class LiveMessages final : public Messages {
       messages_[numbers[i]].received = requests[i]->bytes();
     }
   }
-  py::object ResultOf(std::size_t number) override {
-    Message& message = messages_[number];
-    if (!message.receives) return py::none();
-    const auto* const data = reinterpret_cast<const std::uint8_t*>(message.bytes.data());
-    return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(message.received), data);
-  }
-  std::vector<std::size_t> NotWaitedFor(bool receives) const override {
-    std::vector<std::size_t> numbers;
-    for (std::size_t i = 0; i < messages_.size(); ++i) {
-      if (messages_[i].request && messages_[i].receives == receives) numbers.push_back(i);
-    }
-    return numbers;
-  }
-  int PeerOf(std::size_t number) const override { return messages_[number].from; }
-  std::size_t size() const override { return messages_.size(); }
 
  private:
+  std::span<const std::byte> ReceivedBy(std::size_t number) const override {
+    return std::span(messages_[number].bytes).first(messages_[number].received);
+  }
+
   struct Message {
     std::vector<std::byte> bytes;
-    std::unique_ptr<Request> request;  // null once it was waited for
+    std::unique_ptr<Request> request;
     std::size_t received = 0;
-    int from = -1;
-    bool receives = false;
   };
   Communicator& communicator_;
   int tag_;
@@ -113,12 +98,12 @@ class DryMessages final : public Messages {
     Sent sent{rank_, data, depth_ + 1};
     world_.all.push_back({{rank_, to, sent.bytes.size()}, depth_ + 1});
     world_.waiting[{rank_, to}].push_back(std::move(sent));
-    asked_.push_back({-1, true, {}});
-    return asked_.size() - 1;
+    asked_.push_back({true, {}});
+    return Add(kSend);
   }
   std::size_t Receive(int from, std::size_t /*most*/) override {
-    asked_.push_back({from, false, {}});
-    return asked_.size() - 1;
+    asked_.push_back({false, {}});
+    return Add(from);
   }
   void Work(WorkNote note) override {
     if (world_.work.size() <= depth_) world_.work.resize(depth_ + 1);
@@ -131,12 +116,13 @@ class DryMessages final : public Messages {
     for (std::size_t i = 0; i < asked_.size(); ++i) {
       Asked& asked = asked_[i];
       if (asked.done) continue;
-      auto& queue = world_.waiting[{asked.from, rank_}];
+      auto& queue = world_.waiting[{PeerOf(i), rank_}];
       if (queue.empty()) continue;
-      const bool earlier =
-          std::any_of(asked_.begin(), asked_.begin() + static_cast<long>(i),
-                      [&](const Asked& other) { return !other.done && other.from == asked.from; });
-      if (earlier) continue;
+      const auto before = std::views::iota(std::size_t{0}, i);
+      if (std::ranges::any_of(before, [&](std::size_t other) {
+            return !asked_[other].done && PeerOf(other) == PeerOf(i);
+          }))
+        continue;
       asked.bytes = std::move(queue.front().bytes);
       asked.depth = queue.front().depth;
       asked.done = true;
@@ -144,35 +130,20 @@ class DryMessages final : public Messages {
     }
     const bool all = std::ranges::all_of(numbers, [&](std::size_t i) { return asked_[i].done; });
     if (!all) return false;
-    for (const std::size_t i : numbers) {
-      depth_ = std::max(depth_, asked_[i].depth);
-      asked_[i].waited = true;
-    }
+    for (const std::size_t i : numbers) depth_ = std::max(depth_, asked_[i].depth);
+    WaitedFor(numbers);
     return true;
   }
-  py::object ResultOf(std::size_t number) override {
-    const Asked& asked = asked_[number];
-    if (asked.from < 0) return py::none();
-    return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(asked.bytes.size()),
-                                     reinterpret_cast<const std::uint8_t*>(asked.bytes.data()));
-  }
-  std::vector<std::size_t> NotWaitedFor(bool receives) const override {
-    std::vector<std::size_t> numbers;
-    for (std::size_t i = 0; i < asked_.size(); ++i) {
-      if (!asked_[i].waited && (asked_[i].from >= 0) == receives) numbers.push_back(i);
-    }
-    return numbers;
-  }
-  int PeerOf(std::size_t number) const override { return asked_[number].from; }
-  std::size_t size() const override { return asked_.size(); }
 
  private:
+  std::span<const std::byte> ReceivedBy(std::size_t number) const override {
+    return std::as_bytes(std::span(asked_[number].bytes));
+  }
+
   struct Asked {
-    int from;  // -1: a send
     bool done;
     std::string bytes;
     std::size_t depth = 0;
-    bool waited = false;
   };
   DryWorld& world_;
   int rank_;
@@ -374,21 +345,8 @@ class PythonCollective final : public Collective, public HasMemory {
   bool sums_;
 };
 
-struct CollectivePart {
-  PartClass part;
-  std::string paper = {}, deviations = {};
-  CollectiveDescriptor descriptor = {};
-};
-
-}  // namespace
-
-const CollectiveDescriptor& CollectiveOf(PartSource source) {
-  auto made = std::make_unique<CollectivePart>(
-      CollectivePart{PartClass(std::move(source), {"run(comm, mine)"})});
-  const PartClass& part = made->part;
-  made->paper = part.Text("paper");
-  made->deviations = part.Text("deviations");
-  const std::string says = part.Text("payload");
+CollectiveDescriptor DescribeCollective(PartClass& part) {
+  const std::string& says = part.Text("payload");
   if (says != "sparse" && says != "dense") {
     part.Refuse("the class says payload = \"" + says + "\"; expected \"sparse\" or \"dense\"");
   }
@@ -398,31 +356,36 @@ const CollectiveDescriptor& CollectiveOf(PartSource source) {
     part.Refuse("sums = False with payload = \"dense\"; expected a run that returns the sum");
   }
   const bool sums_sparse = sums && payload == PayloadKind::kSparse;
-  made->descriptor = {
-      .name = part.source().name,
-      .source = made->paper,
-      .revision = 1,
-      .payload = payload,
-      .make = [&part, payload,
-               sums_sparse](const Options& resolved) -> std::unique_ptr<Collective> {
-        return std::make_unique<PythonCollective>(part, part.Make(resolved), payload, sums_sparse);
-      },
-      .host_memory = true,
-      .options = part.options(),
-      .traits =
-          [sums_sparse](const Options&) {
-            CollectiveTraits traits;
-            traits.sums = sums_sparse;
-            return traits;
+  return {.name = part.source().name,
+          .source = part.Text("paper"),
+          .revision = 1,
+          .payload = payload,
+          .make = [&part, payload,
+                   sums_sparse](const Options& resolved) -> std::unique_ptr<Collective> {
+            return std::make_unique<PythonCollective>(part, part.Make(resolved), payload,
+                                                      sums_sparse);
           },
-      .refuses =
-          [&part, payload, sums_sparse](const Options& resolved, const Topology& topology) {
-            return PythonCollective(part, part.Make(resolved), payload, sums_sparse)
-                .WhyNotOn(topology);
-          },
-      .summary = "written in Python",
-      .deviations = made->deviations};
-  return made.release()->descriptor;
+          .host_memory = true,
+          .options = part.options(),
+          .traits =
+              [sums_sparse](const Options&) {
+                CollectiveTraits traits;
+                traits.sums = sums_sparse;
+                return traits;
+              },
+          .refuses =
+              [&part, payload, sums_sparse](const Options& resolved, const Topology& topology) {
+                return PythonCollective(part, part.Make(resolved), payload, sums_sparse)
+                    .WhyNotOn(topology);
+              },
+          .summary = "written in Python",
+          .deviations = part.Text("deviations")};
+}
+
+}  // namespace
+
+const CollectiveDescriptor& CollectiveOf(PartSource source) {
+  return KeepPart(std::move(source), {"run(comm, mine)"}, &DescribeCollective);
 }
 
 }  // namespace sparfuse::python

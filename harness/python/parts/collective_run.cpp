@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/payload/payload.hpp"
@@ -14,6 +13,10 @@
 namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
+
+std::span<const std::uint8_t> BytesIn(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+}
 
 constexpr const char* kWorkNames[] = {"add", "merge", "select", "hash", "multiply"};
 
@@ -31,6 +34,19 @@ py::bytes BytesOf(const PartClass& part, const py::object& data) {
 }
 
 }  // namespace
+
+py::object Messages::ResultOf(std::size_t number) const {
+  if (PeerOf(number) == kSend) return py::none();
+  return CopyOf(BytesIn(ReceivedBy(number)));
+}
+
+std::vector<std::size_t> Messages::NotWaitedFor(bool receives) const {
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!known_[i].waited && (PeerOf(i) != kSend) == receives) numbers.push_back(i);
+  }
+  return numbers;
+}
 
 struct CollectiveRun::State {
   const PartClass& part;
@@ -77,15 +93,10 @@ CollectiveRun::CollectiveRun(const PartClass& part, const py::object& object, co
     : state_(nullptr) {
   PartCall(part, "run(comm, mine)")([&] {
     state_.reset(new State{part, place, messages, {}, object, {}, {}, {}, false});
-    if (place.payload == PayloadKind::kDense) {
-      py::array_t<float> mine(static_cast<py::ssize_t>(own.size() / sizeof(float)));
-      std::memcpy(mine.mutable_data(), own.data(), own.size());
-      state_->mine = mine;
-    } else {
-      py::array_t<std::uint8_t> mine(static_cast<py::ssize_t>(own.size()));
-      std::memcpy(mine.mutable_data(), own.data(), own.size());
-      state_->mine = mine;
-    }
+    const auto* const floats = reinterpret_cast<const float*>(own.data());
+    state_->mine = place.payload == PayloadKind::kDense
+                       ? CopyOf(std::span(floats, own.size() / sizeof(float)))
+                       : CopyOf(BytesIn(own));
   });
 }
 

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/collective/collective.hpp"
@@ -29,10 +28,30 @@ class Messages {
   virtual std::size_t Receive(int from, std::size_t most) = 0;
   virtual void Work(WorkNote note) = 0;
   // The result of a message after the wait: the received bytes, None for a send.
-  virtual pybind11::object ResultOf(std::size_t number) = 0;
-  virtual std::vector<std::size_t> NotWaitedFor(bool receives) const = 0;
-  virtual int PeerOf(std::size_t number) const = 0;
-  virtual std::size_t size() const = 0;
+  pybind11::object ResultOf(std::size_t number) const;
+  std::vector<std::size_t> NotWaitedFor(bool receives) const;
+  int PeerOf(std::size_t number) const { return known_[number].from; }  // kSend for a send
+  std::size_t size() const { return known_.size(); }
+
+ protected:
+  static constexpr int kSend = -1;
+
+  std::size_t Add(int from) {  // returns the message's number
+    known_.push_back({from});
+    return known_.size() - 1;
+  }
+  void WaitedFor(const std::vector<std::size_t>& numbers) {
+    for (const std::size_t number : numbers) known_[number].waited = true;
+  }
+
+ private:
+  virtual std::span<const std::byte> ReceivedBy(std::size_t number) const = 0;
+
+  struct Known {
+    int from;
+    bool waited = false;
+  };
+  std::vector<Known> known_;
 };
 
 struct RunPlace {

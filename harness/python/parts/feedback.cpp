@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/parts.hpp"
@@ -62,26 +61,21 @@ class PythonFeedback final : public FeedbackRule, public HasMemory {
   bool conserves_;
 };
 
-struct FeedbackPart {
-  PartClass part;
-  FeedbackDescriptor descriptor = {};
-};
+FeedbackDescriptor DescribeFeedback(PartClass& part) {
+  return {.name = part.source().name,
+          .summary = "written in Python",
+          .options = part.options(),
+          .make = [&part, conserves = part.Flag("conserves", true)](
+                      const Options& resolved) -> std::shared_ptr<const FeedbackRule> {
+            return std::make_shared<PythonFeedback>(part, part.Make(resolved), conserves);
+          }};
+}
 
 }  // namespace
 
 const FeedbackDescriptor& FeedbackOf(PartSource source) {
-  auto made = std::make_unique<FeedbackPart>(FeedbackPart{
-      PartClass(std::move(source), {"compensate(name, g, r)", "keep(name, x, indices, r)"})});
-  const PartClass& part = made->part;
-  made->descriptor = {.name = part.source().name,
-                      .summary = "written in Python",
-                      .options = part.options(),
-                      .make = [&part, conserves = part.Flag("conserves", true)](
-                                  const Options& resolved) -> std::shared_ptr<const FeedbackRule> {
-                        return std::make_shared<PythonFeedback>(part, part.Make(resolved),
-                                                                conserves);
-                      }};
-  return made.release()->descriptor;
+  return KeepPart(std::move(source), {"compensate(name, g, r)", "keep(name, x, indices, r)"},
+                  &DescribeFeedback);
 }
 
 }  // namespace sparfuse::python

@@ -1,5 +1,4 @@
-#include "harness/python/parts/file_parts.hpp"
-
+// Finds parts of methods of this module in files.
 #include <fstream>
 #include <sstream>
 #include <tuple>

@@ -130,6 +130,26 @@ std::string LastLine(const py::error_already_set& error) {
          py::cast<std::string>(py::str(frame.attr("lineno"))) + ")";
 }
 
+std::vector<Keyword> KeywordsOf(const py::object& callable, bool* takes_any) {
+  const py::object inspect = py::module_::import("inspect");
+  const py::object known = inspect.attr("Parameter");
+  const py::object parameters = CallPython(inspect.attr("signature"), callable).attr("parameters");
+  std::vector<Keyword> keywords;
+  for (const py::handle parameter : parameters.attr("values")()) {
+    const py::object kind = parameter.attr("kind");
+    if (takes_any != nullptr && kind.equal(known.attr("VAR_KEYWORD"))) *takes_any = true;
+    if (!kind.equal(known.attr("POSITIONAL_OR_KEYWORD")) &&
+        !kind.equal(known.attr("KEYWORD_ONLY"))) {
+      continue;
+    }
+    Keyword& keyword =
+        keywords.emplace_back(Keyword{parameter.attr("name").cast<std::string>(), {}});
+    const py::object fallback = parameter.attr("default");
+    if (!fallback.is(known.attr("empty"))) keyword.fallback = fallback;
+  }
+  return keywords;
+}
+
 PartClass::PartClass(PartSource source, const std::vector<std::string>& methods)
     : source_(std::move(source)) {
   WatchPartCalls();
@@ -140,7 +160,7 @@ PartClass::PartClass(PartSource source, const std::vector<std::string>& methods)
       Refuse(source_.file.string() + " defines no class \"" + source_.class_name +
              "\" when it is run");
     }
-    const std::string kind = Text("kind");
+    const std::string& kind = Text("kind");
     if (!kind.empty() && kind != source_.kind) {
       Refuse("the class says kind = \"" + kind + "\"; expected \"" + source_.kind + "\"");
     }
@@ -161,12 +181,12 @@ void PartClass::Refuse(const std::string& what) const {
   SPARFUSE_THROW(kConfig, Who() + ": " + what);
 }
 
-std::string PartClass::Text(const char* attribute) const {
+const std::string& PartClass::Text(const char* attribute) {
   const py::object value = py::getattr(type_, attribute, py::str(""));
   if (!py::isinstance<py::str>(value)) {
     Refuse(std::string(attribute) + " is a " + TypeText(value) + "; expected a str");
   }
-  return value.cast<std::string>();
+  return texts_[attribute] = value.cast<std::string>();
 }
 
 bool PartClass::Flag(const char* attribute, bool fallback) const {
@@ -178,26 +198,15 @@ bool PartClass::Flag(const char* attribute, bool fallback) const {
 }
 
 void PartClass::ReadOptions() {
-  const py::object inspect = py::module_::import("inspect");
-  const py::object kinds = inspect.attr("Parameter");
-  const py::object parameters = inspect.attr("signature")(type_).attr("parameters");
-  for (const py::handle parameter : parameters.attr("values")()) {
-    const py::object kind = parameter.attr("kind");
-    if (!kind.equal(kinds.attr("POSITIONAL_OR_KEYWORD")) &&
-        !kind.equal(kinds.attr("KEYWORD_ONLY"))) {
-      continue;
-    }
-    const auto name = parameter.attr("name").cast<std::string>();
+  for (const auto& [name, given] : KeywordsOf(type_)) {
+    const auto fallback = given ? AsOption(*given) : std::nullopt;
     if (name == "seed") {
       takes_seed_ = true;
-      continue;
-    }
-    const auto fallback = AsOption(parameter.attr("default"));
-    if (!fallback) {
+    } else if (fallback) {
+      options_.push_back({name, *fallback, 0, 0, {}, "of the class's constructor"});
+    } else {
       no_option_ = name;
-      continue;
     }
-    options_.push_back({name, *fallback, 0, 0, {}, "of the class's constructor"});
   }
 }
 

@@ -4,9 +4,11 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/options.hpp"
@@ -23,6 +25,16 @@ using harness::PartSource;
 // 7)". The caller holds the GIL.
 std::string LastLine(const pybind11::error_already_set& error);
 
+// A parameter that a callable takes as a keyword, with its default if it has one.
+struct Keyword {
+  std::string name;
+  std::optional<pybind11::object> fallback;
+};
+
+// In order. takes_any: set to whether it takes **keywords. The caller holds the GIL. Throws the
+// error that inspect.signature raises.
+std::vector<Keyword> KeywordsOf(const pybind11::object& callable, bool* takes_any = nullptr);
+
 class PartClass {
  public:
   // Runs the file's text. Checks the attribute `kind` if the class has it, each of `methods`
@@ -36,8 +48,9 @@ class PartClass {
   std::string Who() const;
   [[noreturn]] void Refuse(const std::string& what) const;
 
-  // Attributes of the class. Need the GIL. Throw Error{kConfig} for one of another type.
-  std::string Text(const char* attribute) const;  // "" if there is none
+  // Attributes of the class. Need the GIL. Throw Error{kConfig} for one of another type. A text is
+  // "" if there is none, and lives as long as this object.
+  const std::string& Text(const char* attribute);
   bool Flag(const char* attribute, bool fallback) const;
   // The keywords of the constructor except "seed". Throws Error{kConfig} for a keyword whose
   // default is missing or cannot be an option.
@@ -55,10 +68,25 @@ class PartClass {
 
   PartSource source_;
   pybind11::object type_;
+  std::map<std::string, std::string> texts_;  // by attribute
   std::vector<OptionSpec> options_;
   std::string no_option_;  // a keyword without such a default
   bool takes_seed_ = false;
 };
+
+// Loads a class that lives as long as the program, as does the descriptor that `describe` makes of
+// it.
+template <class Descriptor>
+const Descriptor& KeepPart(PartSource source, const std::vector<std::string>& methods,
+                           Descriptor (*describe)(PartClass& part)) {
+  struct Kept {
+    PartClass part;
+    Descriptor descriptor;
+  };
+  auto kept = std::make_unique<Kept>(Kept{PartClass(std::move(source), methods), {}});
+  kept->descriptor = describe(kept->part);
+  return kept.release()->descriptor;
+}
 
 // Runs `call` with the GIL, as a RunningCall. An error of Python is thrown as Error{kConfig}
 // that names the class, the call with its tensor or step, and the error's last line.

@@ -16,8 +16,21 @@ namespace sparfuse::python {
 // form. The returned descriptor lives as long as the program. Its parts take the GIL for calls
 // alone. They throw Error{kConfig} if a class raises an error or returns a wrong value.
 
-// A class with select(g, k), as PythonSparsifier (python_sparsifier.hpp) takes it, made with these
-// keywords: the caller owns it.
+// Wraps an object with a method select(g, k) that returns the indices to send:
+//
+//   g           [n] float32, a read-only NumPy view of x = gradient + residual, valid during the
+//               call only
+//   k           max(1, trunc(density * n)), below n: density 1 sends everything without a call
+//   name, step  of the tensor, as keywords, if its signature has parameters of these names or
+//               takes any (**keywords)
+//   returns     integers in [0, n), all different, in any order, as an array of one dimension or
+//               a sequence: k of them, or, without `exact_count`, between 1 and the slot's capacity
+//
+// An error that the method raises is thrown as pybind11::error_already_set.
+std::unique_ptr<Sparsifier> WrapSparsifier(const std::string& name, pybind11::object object,
+                                           bool exact_count);
+
+// A class with such a select, made with these keywords: the caller owns it.
 std::unique_ptr<Sparsifier> SparsifierOf(PartSource source, const Options& options,
                                          std::uint64_t seed);
 
@@ -85,6 +98,13 @@ const FeedbackDescriptor& FeedbackOf(PartSource source);
 // ranks finds its messages, for the model, and finds messages that are never sent or never
 // received.
 const CollectiveDescriptor& CollectiveOf(PartSource source);
+
+// Reads FILE from the current folder. Throws Error{kConfig} naming the file if it does not exist.
+PartSource ReadPartFile(const std::string& kind, const std::string& name);
+
+// From now on FindPlanner and its like find parts in Python files, "python:FILE.py:Class", and in
+// plugins, "library:FILE.so:NAME", with the GIL or without. A file that was edited is another part.
+void FindPartsInFiles();
 
 inline constexpr harness::MakeParts kMakeParts{&PlannerOf, &StrategyOf, &FeedbackOf, &CollectiveOf,
                                                &QuantizerOf};

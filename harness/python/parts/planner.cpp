@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "core/fusion/plan_times.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/parts/parts.hpp"
@@ -12,6 +11,7 @@
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 namespace {
 
 class PythonPlanner final : public Planner {
@@ -49,12 +49,10 @@ class PythonPlanner final : public Planner {
   }
 
   py::object Given(const PlanInput& input, const std::shared_ptr<const PlanInput*>& there) const {
-    py::dict members;
-    members["density"] = input.density;
-    members["workers"] = input.topology.ranks;
-    members["nodes"] = input.topology.nodes();
-    members["ranks_per_node"] = input.topology.ranks_per_node;
-    members["sparsified"] = SparsifiedName(input.sparsified);
+    py::dict members("density"_a = input.density, "workers"_a = input.topology.ranks,
+                     "nodes"_a = input.topology.nodes(),
+                     "ranks_per_node"_a = input.topology.ranks_per_node,
+                     "sparsified"_a = SparsifiedName(input.sparsified));
     members["backward_seconds"] = input.backward == nullptr
                                       ? py::object(py::none())
                                       : py::tuple(py::cast(input.backward->backward_seconds));
@@ -84,9 +82,7 @@ class PythonPlanner final : public Planner {
     if (py::isinstance<py::bool_>(value) || PyIndex_Check(value.ptr()) == 0) {
       call.Returned(what + " that is a " + TypeText(value) + "; expected an integer");
     }
-    const py::object index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
-    const auto number = index ? PyLong_AsLongLong(index.ptr()) : -1;
-    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    const long long number = NumberOf(value);
     if (number < 1 || static_cast<std::size_t>(number) > most) {
       call.Returned(what + " = " + std::to_string(number) + "; expected 1 to " +
                     std::to_string(most));
@@ -159,35 +155,28 @@ class PythonPlanner final : public Planner {
   KeptObject object_;
 };
 
-struct PlannerPart {
-  PartClass part;
-  std::string summary, paper, deviations;
-  PlannerDescriptor descriptor = {};
-};
+PlannerDescriptor DescribePlanner(PartClass& part) {
+  PlannerDescriptor descriptor = {
+      .name = part.source().name,
+      .summary = "written in Python",
+      .source = part.Text("paper"),
+      .revision = 1,
+      .options = part.options(),
+      .make = [&part](const Options& resolved) -> std::unique_ptr<Planner> {
+        return std::make_unique<PythonPlanner>(part, part.Make(resolved));
+      },
+      .ahead_only = part.Flag("ahead_only", false),
+      .deviations = part.Text("deviations")};
+  if (part.Flag("needs_profile", false)) {
+    descriptor.needs_profile = [](const Options&) { return true; };
+  }
+  return descriptor;
+}
 
 }  // namespace
 
 const PlannerDescriptor& PlannerOf(PartSource source) {
-  auto made = std::make_unique<PlannerPart>(
-      PlannerPart{PartClass(std::move(source), {"plan(layout, given)"}), {}, {}, {}});
-  made->paper = made->part.Text("paper");
-  made->deviations = made->part.Text("deviations");
-  made->summary = "written in Python";
-  const PartClass& part = made->part;
-  made->descriptor = {.name = part.source().name,
-                      .summary = made->summary,
-                      .source = made->paper,
-                      .revision = 1,
-                      .options = part.options(),
-                      .make = [&part](const Options& resolved) -> std::unique_ptr<Planner> {
-                        return std::make_unique<PythonPlanner>(part, part.Make(resolved));
-                      },
-                      .ahead_only = part.Flag("ahead_only", false),
-                      .deviations = made->deviations};
-  if (part.Flag("needs_profile", false)) {
-    made->descriptor.needs_profile = [](const Options&) { return true; };
-  }
-  return made.release()->descriptor;
+  return KeepPart(std::move(source), {"plan(layout, given)"}, &DescribePlanner);
 }
 
 }  // namespace sparfuse::python

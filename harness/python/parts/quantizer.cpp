@@ -1,13 +1,11 @@
 // Encodes whole tensors by a class that is written in Python.
 #include <pybind11/numpy.h>
 
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "core/coding/quantizers/encode.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 #include "harness/python/arrays.hpp"
@@ -39,10 +37,7 @@ class PythonQuantizer final : public Quantizer, public HasMemory {
       if (PyIndex_Check(returned.ptr()) == 0) {
         call.Returned("a " + TypeText(returned) + "; expected an integer");
       }
-      const py::object index = py::reinterpret_steal<py::object>(PyNumber_Index(returned.ptr()));
-      if (!index) throw py::error_already_set();
-      const long long number = PyLong_AsLongLong(index.ptr());
-      if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+      const long long number = NumberOf(returned);
       if (number < 4 || number % 4 != 0 || static_cast<std::size_t>(number) > 8 * n + 4096) {
         call.Returned(std::to_string(number) + "; expected a multiple of 4, from 4 to " +
                       std::to_string(8 * n + 4096) + " for " + std::to_string(n) + " elements");
@@ -113,12 +108,7 @@ class PythonQuantizer final : public Quantizer, public HasMemory {
 
   static void ReadBytesOf(const py::object& returned, std::span<std::byte> out,
                           const PartCall& call) {
-    py::array bytes;
-    try {
-      bytes = CallPython(py::module_::import("numpy").attr("asarray"), returned).cast<py::array>();
-    } catch (const py::error_already_set&) {
-      call.Returned("a " + TypeText(returned) + "; expected an array of uint8");
-    }
+    const py::array bytes = ArrayOf(returned, "uint8", call);
     if (!bytes.dtype().is(py::dtype::of<std::uint8_t>()) || bytes.ndim() != 1) {
       call.Returned("an array of " + std::to_string(bytes.ndim()) + " dimensions, dtype " +
                     py::cast<std::string>(py::str(bytes.dtype())) +
@@ -152,37 +142,27 @@ class PythonQuantizer final : public Quantizer, public HasMemory {
   mutable std::map<std::size_t, std::size_t> bytes_;
 };
 
-struct QuantizerPart {
-  PartClass part;
-  std::string paper, deviations;
-  bool unbiased = false;
-  QuantizerDescriptor descriptor = {};
-};
+QuantizerDescriptor DescribeQuantizer(PartClass& part) {
+  const bool unbiased = part.Flag("unbiased", false);
+  return {.name = part.source().name,
+          .paper = part.Text("paper"),
+          .revision = 1,
+          .unbiased = unbiased,
+          .needs_feedback = part.Flag("needs_feedback", false),
+          .deviations = part.Text("deviations"),
+          .options = part.options(),
+          .make = [&part, unbiased](const Options& resolved,
+                                    std::uint64_t seed) -> std::unique_ptr<Quantizer> {
+            return std::make_unique<PythonQuantizer>(part, part.Make(resolved, seed), unbiased,
+                                                     seed);
+          }};
+}
 
 }  // namespace
 
 const QuantizerDescriptor& QuantizerOf(PartSource source) {
-  auto made = std::make_unique<QuantizerPart>(QuantizerPart{
-      PartClass(std::move(source), {"encoded_bytes(n)", "encode(x, random)", "decode(b, n)"}),
-      {},
-      {}});
-  const PartClass& part = made->part;
-  made->paper = part.Text("paper");
-  made->deviations = part.Text("deviations");
-  made->unbiased = part.Flag("unbiased", false);
-  made->descriptor = {
-      .name = part.source().name,
-      .paper = made->paper,
-      .revision = 1,
-      .unbiased = made->unbiased,
-      .needs_feedback = part.Flag("needs_feedback", false),
-      .deviations = made->deviations,
-      .options = part.options(),
-      .make = [&part, unbiased = made->unbiased](const Options& resolved,
-                                                 std::uint64_t seed) -> std::unique_ptr<Quantizer> {
-        return std::make_unique<PythonQuantizer>(part, part.Make(resolved, seed), unbiased, seed);
-      }};
-  return made.release()->descriptor;
+  return KeepPart(std::move(source), {"encoded_bytes(n)", "encode(x, random)", "decode(b, n)"},
+                  &DescribeQuantizer);
 }
 
 }  // namespace sparfuse::python

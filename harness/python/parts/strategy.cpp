@@ -52,32 +52,34 @@ struct EngineView {
     part.Refuse(where + " of " + kKindNames[static_cast<std::size_t>(known.kind)] +
                 "; expected a number that e.exchange returned");
   }
-  // Runs without the GIL: immediate work may take long, and ranks may be threads.
+  // Asks the engine for an operation. Runs without the GIL: immediate work may take long, and ranks
+  // may be threads.
   template <class Ask>
-  auto Do(const Ask& ask) {
+  Handle Do(const Asked& operation, const Ask& ask) {
     Engine& with = there();
+    Handle handle = {};
     try {
       const GilReleased no_gil;
-      return ask(with);
+      handle = ask(with);
     } catch (...) {
       failed = std::current_exception();
+      throw;
+    }
+    asked[handle] = operation;
+    return handle;
+  }
+  // Calls the class. The engine's exception says more than Python's copy of it.
+  template <class Body>
+  void Call(const std::string& called, const Body& body) {
+    try {
+      PartCall(part, called)(body);
+    } catch (...) {
+      if (failed) std::rethrow_exception(std::exchange(failed, {}));
       throw;
     }
   }
 };
 using View = std::shared_ptr<EngineView>;
-
-// Calls a function that the class gave, on the event thread.
-template <class... Arguments>
-void CallBack(const View& view, const KeptObject& function, const char* name,
-              const Arguments&... arguments) {
-  try {
-    PartCall(view->part, name)([&] { CallPython(*function, py::cast(arguments)...); });
-  } catch (...) {
-    if (view->failed) std::rethrow_exception(std::exchange(view->failed, {}));
-    throw;
-  }
-}
 
 Ordering OrderOf(const View& view, std::vector<Handle> after, const py::object& then,
                  const char* name) {
@@ -89,7 +91,7 @@ Ordering OrderOf(const View& view, std::vector<Handle> after, const py::object& 
   if (PyCallable_Check(then.ptr()) == 0) {
     view->part.Refuse(std::string("then is a ") + TypeText(then) + "; expected a function");
   }
-  order.then = [view, kept = Keep(then), name] { CallBack(view, kept, name); };
+  order.then = [view, kept = Keep(then), name] { view->Call(name, [&] { CallPython(*kept); }); };
   return order;
 }
 
@@ -124,9 +126,8 @@ Handle Packed(const View& view, std::size_t tensor, const std::string& lane, Han
                       .lane = LaneOf(*view, lane),
                       .order = OrderOf(view, std::move(after), then, "then of pack")};
   const Range range = view->there().layout().tensor(tensor).range();
-  const Handle handle = view->Do([&](Engine& engine) { return engine.Pack(std::move(request)); });
-  view->asked[handle] = {Kind::kPack, range};
-  return handle;
+  return view->Do({Kind::kPack, range},
+                  [&](Engine& engine) { return engine.Pack(std::move(request)); });
 }
 
 // what: a tensor, or (first, last) of a run of packed tensors.
@@ -151,10 +152,8 @@ Handle SelectedOf(const View& view, const py::object& what, const std::optional<
   }
   request.lane = LaneOf(*view, lane);
   request.order = OrderOf(view, std::move(after), then, "then of sparsify");
-  const Range range = request.range;
-  const Handle handle = view->Do([&](Engine& with) { return with.Sparsify(std::move(request)); });
-  view->asked[handle] = {Kind::kSelection, range};
-  return handle;
+  return view->Do({Kind::kSelection, request.range},
+                  [&](Engine& with) { return with.Sparsify(std::move(request)); });
 }
 
 // Exchanges the sum over all ranks of selected or packed tensors.
@@ -189,10 +188,8 @@ Handle Exchanged(const View& view, const Handles& of, const std::string& label,
     request.pattern = SparseSum{of};
   }
   request.order = OrderOf(view, std::move(after), then, "then of exchange");
-  const Handle handle =
-      view->Do([&](Engine& engine) { return engine.Exchange(std::move(request)); });
-  view->asked[handle] = {.kind = Kind::kExchange};
-  return handle;
+  return view->Do({.kind = Kind::kExchange},
+                  [&](Engine& engine) { return engine.Exchange(std::move(request)); });
 }
 
 // Asks for what takes an exchange's sum.
@@ -211,14 +208,12 @@ Handle Taken(const View& view, Handle exchange, const std::string& lane, Handles
   request.lane = LaneOf(*view, lane);
   request.order =
       OrderOf(view, std::move(after), then, applies ? "then of apply" : "then of merge");
-  const Handle handle = view->Do([&](Engine& engine) {
+  return view->Do({.kind = applies ? Kind::kApply : Kind::kMerge}, [&](Engine& engine) {
     if constexpr (applies)
       return engine.Apply(std::move(request));
     else
       return engine.Merge(std::move(request));
   });
-  view->asked[handle] = {.kind = applies ? Kind::kApply : Kind::kMerge};
-  return handle;
 }
 
 Handle Negotiated(const View& view, std::vector<std::int64_t> values, const py::object& then,
@@ -231,66 +226,51 @@ Handle Negotiated(const View& view, std::vector<std::int64_t> values, const py::
   request.values = std::move(values);
   request.order = OrderOf(view, std::move(after), py::none(), "then of negotiate");
   request.then = [view, kept = Keep(then)](std::span<const std::int64_t> maxima) {
-    CallBack(view, kept, "then of negotiate",
-             std::vector<std::int64_t>(maxima.begin(), maxima.end()));
+    view->Call("then of negotiate", [&] {
+      CallPython(*kept, py::cast(std::vector<std::int64_t>(maxima.begin(), maxima.end())));
+    });
   };
-  const Handle handle =
-      view->Do([&](Engine& engine) { return engine.Negotiate(std::move(request)); });
-  view->asked[handle] = {.kind = Kind::kNegotiate};
-  return handle;
+  return view->Do({.kind = Kind::kNegotiate},
+                  [&](Engine& engine) { return engine.Negotiate(std::move(request)); });
+}
+
+Handle TimerOf(const View& view, double seconds, const py::object& then) {
+  Continuation continuation = OrderOf(view, {}, then, "then of timer").then;
+  if (!(seconds >= 0)) {
+    view->part.Refuse("timer of " + std::to_string(seconds) + " seconds; expected 0 or more");
+  }
+  return view->Do({.kind = Kind::kTimer}, [&](Engine& engine) {
+    return engine.StartTimer(seconds, std::move(continuation));
+  });
+}
+
+// A function of Python that passes the view on.
+template <class... Arguments, class... Names>
+py::cpp_function OfView(const View& view, Handle (*function)(const View&, Arguments...),
+                        const Names&... names) {
+  return py::cpp_function(
+      [view, function](Arguments... given) {
+        return function(view, std::forward<Arguments>(given)...);
+      },
+      names...);
 }
 
 // The object e that a class gets, with its methods.
 py::object EngineObject(const View& view) {
   using py::arg;
-  const auto lane = [] { return arg("lane") = "compute"; };
-  const auto after = [] { return arg("after") = py::tuple(); };
-  const auto then = [] { return arg("then") = py::none(); };
+  const auto lane = arg("lane") = "compute";
+  const auto after = arg("after") = py::tuple();
+  const auto then = arg("then") = py::none();
   py::dict members;
-  members["pack"] = py::cpp_function(
-      [view](std::size_t tensor, const std::string& on, Handles first, const py::object& next) {
-        return Packed(view, tensor, on, std::move(first), next);
-      },
-      arg("tensor"), lane(), after(), then());
-  members["sparsify"] = py::cpp_function(
-      [view](const py::object& what, const std::optional<double>& density, const std::string& on,
-             Handles first, const py::object& next) {
-        return SelectedOf(view, what, density, on, std::move(first), next);
-      },
-      arg("what"), arg("density") = py::none(), lane(), after(), then());
-  members["exchange"] = py::cpp_function(
-      [view](const Handles& of, const std::string& label, const std::string& channel, Handles first,
-             const py::object& next) {
-        return Exchanged(view, of, label, channel, std::move(first), next);
-      },
-      arg("of"), arg("label") = "", arg("channel") = "data", after(), then());
-  members["negotiate"] = py::cpp_function(
-      [view](std::vector<std::int64_t> values, const py::object& next, Handles first) {
-        return Negotiated(view, std::move(values), next, std::move(first));
-      },
-      arg("values"), arg("then"), after());
-  members["merge"] = py::cpp_function(
-      [view](Handle exchange, const std::string& on, Handles first, const py::object& next) {
-        return Taken<MergeRequest>(view, exchange, on, std::move(first), next);
-      },
-      arg("exchange"), lane(), after(), then());
-  members["apply"] = py::cpp_function(
-      [view](Handle exchange, const std::string& on, Handles first, const py::object& next) {
-        return Taken<ApplyRequest>(view, exchange, on, std::move(first), next);
-      },
-      arg("exchange"), lane(), after(), then());
-  members["timer"] = py::cpp_function(
-      [view](double seconds, const py::object& next) {
-        Continuation continuation = OrderOf(view, {}, next, "then of timer").then;
-        if (!(seconds >= 0)) {
-          view->part.Refuse("timer of " + std::to_string(seconds) + " seconds; expected 0 or more");
-        }
-        const Handle handle = view->Do(
-            [&](Engine& engine) { return engine.StartTimer(seconds, std::move(continuation)); });
-        view->asked[handle] = {.kind = Kind::kTimer};
-        return handle;
-      },
-      arg("seconds"), arg("then"));
+  members["pack"] = OfView(view, &Packed, arg("tensor"), lane, after, then);
+  members["sparsify"] =
+      OfView(view, &SelectedOf, arg("what"), arg("density") = py::none(), lane, after, then);
+  members["exchange"] =
+      OfView(view, &Exchanged, arg("of"), arg("label") = "", arg("channel") = "data", after, then);
+  members["negotiate"] = OfView(view, &Negotiated, arg("values"), arg("then"), after);
+  members["merge"] = OfView(view, &Taken<MergeRequest>, arg("exchange"), lane, after, then);
+  members["apply"] = OfView(view, &Taken<ApplyRequest>, arg("exchange"), lane, after, then);
+  members["timer"] = OfView(view, &TimerOf, arg("seconds"), arg("then"));
   members["payload_bytes"] = py::cpp_function(
       [view](Handle selection) { return view->there().PayloadBytes(selection); }, arg("selection"));
   members["begin_wait"] = py::cpp_function(
@@ -316,7 +296,7 @@ class PythonStrategy final : public Strategy, public HasMemory {
 
   void StepBegin(Engine& engine) override {
     view_->asked.clear();
-    Call("step(e)", [&] {
+    view_->Call("step(e)", [&] {
       if (view_->engine != &engine) {
         view_->engine = &engine;
         engine_ = Keep(EngineObject(view_));
@@ -333,28 +313,17 @@ class PythonStrategy final : public Strategy, public HasMemory {
   }
 
   void GradientReady(Engine& engine, std::size_t tensor) override {
-    Call("ready(e, tensor) of \"" + engine.layout().tensor(tensor).name + "\"",
-         [&] { CallPython(object_->attr("ready"), *engine_, py::int_(tensor)); });
+    view_->Call("ready(e, tensor) of \"" + engine.layout().tensor(tensor).name + "\"",
+                [&] { CallPython(object_->attr("ready"), *engine_, py::int_(tensor)); });
   }
 
   void BackwardEnd(Engine& /*engine*/) override {
-    Call("end(e)", [&] {
+    view_->Call("end(e)", [&] {
       if (py::hasattr(*object_, "end")) CallPython(object_->attr("end"), *engine_);
     });
   }
 
  private:
-  template <class Body>
-  void Call(const std::string& called, const Body& body) {
-    try {
-      PartCall(part_, called)(body);
-    } catch (...) {
-      // The engine's exception says more than Python's copy of it.
-      if (view_->failed) std::rethrow_exception(std::exchange(view_->failed, {}));
-      throw;
-    }
-  }
-
   const PartClass& part_;
   KeptObject object_;
   View view_;
@@ -363,14 +332,8 @@ class PythonStrategy final : public Strategy, public HasMemory {
   bool planned_ = false;
 };
 
-struct StrategyPart {
-  PartClass part;
-  std::string paper = {}, deviations = {};
-  StrategyDescriptor descriptor = {};
-};
-
-Sparsified SparsifiedOf(const PartClass& part) {
-  const std::string says = part.Text("sparsified");
+Sparsified SparsifiedOf(PartClass& part) {
+  const std::string& says = part.Text("sparsified");
   if (says == "never") return Sparsified::kNever;
   if (says == "ahead") return Sparsified::kAhead;
   if (says == "behind") return Sparsified::kBehind;
@@ -378,26 +341,24 @@ Sparsified SparsifiedOf(const PartClass& part) {
               "\"; expected \"never\", \"ahead\" or \"behind\"");
 }
 
+StrategyDescriptor DescribeStrategy(PartClass& part) {
+  return {.name = part.source().name,
+          .summary = "written in Python",
+          .source = part.Text("paper"),
+          .revision = 1,
+          .deviations = part.Text("deviations"),
+          .sparsified = SparsifiedOf(part),
+          .options = part.options(),
+          .make = [&part](const Options& resolved) -> std::unique_ptr<Strategy> {
+            return std::make_unique<PythonStrategy>(part, part.Make(resolved));
+          },
+          .dense_units = part.Flag("sends_units", false)};
+}
+
 }  // namespace
 
 const StrategyDescriptor& StrategyOf(PartSource source) {
-  auto made = std::make_unique<StrategyPart>(
-      StrategyPart{PartClass(std::move(source), {"ready(e, tensor)"})});
-  const PartClass& part = made->part;
-  made->paper = part.Text("paper");
-  made->deviations = part.Text("deviations");
-  made->descriptor = {.name = part.source().name,
-                      .summary = "written in Python",
-                      .source = made->paper,
-                      .revision = 1,
-                      .deviations = made->deviations,
-                      .sparsified = SparsifiedOf(part),
-                      .options = part.options(),
-                      .make = [&part](const Options& resolved) -> std::unique_ptr<Strategy> {
-                        return std::make_unique<PythonStrategy>(part, part.Make(resolved));
-                      },
-                      .dense_units = part.Flag("sends_units", false)};
-  return made.release()->descriptor;
+  return KeepPart(std::move(source), {"ready(e, tensor)"}, &DescribeStrategy);
 }
 
 }  // namespace sparfuse::python

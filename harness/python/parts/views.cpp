@@ -11,6 +11,7 @@
 
 namespace sparfuse::python {
 namespace py = pybind11;
+using namespace py::literals;
 
 py::object NamespaceOf(const py::dict& members) {
   return py::module_::import("types").attr("SimpleNamespace")(**members);
@@ -20,12 +21,9 @@ py::tuple LayoutView(const GradientLayout& layout) {
   py::tuple tensors(layout.tensors());
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     const TensorEntry& tensor = layout.tensor(t);
-    py::dict members;
-    members["name"] = tensor.name;
-    members["shape"] = py::tuple(py::cast(tensor.shape));
-    members["numel"] = tensor.numel;
-    members["dense"] = tensor.dense;
-    tensors[t] = NamespaceOf(members);
+    tensors[t] =
+        NamespaceOf(py::dict("name"_a = tensor.name, "shape"_a = py::tuple(py::cast(tensor.shape)),
+                             "numel"_a = tensor.numel, "dense"_a = tensor.dense));
   }
   return tensors;
 }
@@ -39,15 +37,10 @@ py::tuple PlanView(const Plan& plan) {
   py::tuple units(plan.units.size());
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const Unit& unit = plan.units[u];
-    py::dict members;
-    members["first"] = unit.first;
-    members["last"] = unit.last;
-    members["sparsified"] = SparsifiedName(unit.sparsified);
-    members["density"] = unit.density;
-    members["lane"] = std::string(LaneName(unit.lane));
-    members["path"] = unit.path;
-    members["partitions"] = unit.partitions;
-    units[u] = NamespaceOf(members);
+    units[u] = NamespaceOf(py::dict("first"_a = unit.first, "last"_a = unit.last,
+                                    "sparsified"_a = SparsifiedName(unit.sparsified),
+                                    "density"_a = unit.density, "lane"_a = LaneName(unit.lane),
+                                    "path"_a = unit.path, "partitions"_a = unit.partitions));
   }
   return units;
 }
@@ -61,13 +54,23 @@ void RequireLetGo(const py::array& view, const char* what, const py::object& ret
                 ", whose memory is valid during the call only; keep " + what + ".copy()");
 }
 
-void ReadFloatsOf(const py::object& returned, std::span<float> to, const PartCall& call) {
-  py::array values;
+long long NumberOf(py::handle integer) {
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(integer.ptr()));
+  const long long number = index ? PyLong_AsLongLong(index.ptr()) : -1;
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return number;
+}
+
+py::array ArrayOf(const py::object& returned, const std::string& dtype, const PartCall& call) {
   try {
-    values = CallPython(py::module_::import("numpy").attr("asarray"), returned).cast<py::array>();
+    return CallPython(py::module_::import("numpy").attr("asarray"), returned).cast<py::array>();
   } catch (const py::error_already_set&) {
-    call.Returned("a " + TypeText(returned) + "; expected an array of float32");
+    call.Returned("a " + TypeText(returned) + "; expected an array of " + dtype);
   }
+}
+
+void ReadFloatsOf(const py::object& returned, std::span<float> to, const PartCall& call) {
+  const py::array values = ArrayOf(returned, "float32", call);
   if (!values.dtype().is(py::dtype::of<float>()) || values.ndim() != 1 ||
       static_cast<std::size_t>(values.size()) != to.size()) {
     call.Returned("an array of shape " +

@@ -48,6 +48,14 @@ pybind11::array ReadOnlyCopy(std::span<const T> values) {
 void RequireLetGo(const pybind11::array& view, const char* what, const pybind11::object& returned,
                   const PartCall& call);
 
+// The number of an object that passes PyIndex_Check. Throws the error that its __index__ raises,
+// and OverflowError.
+long long NumberOf(pybind11::handle integer);
+
+// What a call returned, as an array. Throws Error{kConfig} if it is none.
+pybind11::array ArrayOf(const pybind11::object& returned, const std::string& dtype,
+                        const PartCall& call);
+
 // Copies the float32 array of one dimension that a call returned. Throws Error{kConfig} for another
 // type, dtype or size, and for values that are not finite.
 void ReadFloatsOf(const pybind11::object& returned, std::span<float> to, const PartCall& call);

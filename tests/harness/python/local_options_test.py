@@ -25,6 +25,22 @@ def parts(flat):
     return [flat[: ELEMENTS[0]], flat[ELEMENTS[0] :]]
 
 
+def descend(w, a, c):
+    """A step of each rank by itself."""
+    for rank, own in enumerate(w):
+        own -= F(0.1) * (a[rank] * (own - c[rank]))
+
+
+def whole(get):
+    """The elements of all tensors, one after another. get: makes those of a name."""
+    return np.concatenate([get(name) for name, _ in LAYOUT])
+
+
+def near(got, expected, rtol=2e-6, atol=8e-6):
+    for one, own in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, own, rtol=rtol, atol=atol)
+
+
 def largest(x):
     """x where its KEPT largest magnitudes of each chunk are, else 0."""
     kept = np.zeros_like(x)
@@ -76,8 +92,7 @@ def sparseloco(ranks, steps, combine="ranks", clip="none", scope=None, penalty=1
     w = [start.copy() for _ in range(ranks)]
     anchor, residual = start.copy(), [np.zeros_like(start) for _ in range(ranks)]
     for step in range(steps):
-        for rank in range(ranks):
-            w[rank] -= F(0.1) * (a[rank] * (w[rank] - c[rank]))
+        descend(w, a, c)
         if step % 2 == 0:
             continue
         for t in range(2):
@@ -104,34 +119,28 @@ def run(name, ranks, steps, layout=None, **options):
     parameters = [{n: p for (n, _), p in zip(layout, parts(each))} for each in w]
     method.begin(parameters)
     for _ in range(steps):
-        for rank in range(ranks):
-            w[rank] -= F(0.1) * (a[rank] * (w[rank] - c[rank]))
+        descend(w, a, c)
         method.local_step(parameters)
     return method, w
 
 
 SPARSE = {"density": 0.5, "decay": 0.95, "sparsifier_options": {"chunk": CHUNK}}
+FLOATS = {**SPARSE, "payload_values": "f32"}
+MOMENTUM = {"outer": "momentum", "outer_momentum": 0.5}
 
 
 class Selections(unittest.TestCase):
-    def near(self, got, expected):
-        np.testing.assert_allclose(got, expected, rtol=2e-6, atol=8e-6)
-
     def expect(self, method, w, expected):
         parameters, anchor, residual = expected
-        for got, own in zip(w, parameters):
-            self.near(got, own)
-        self.near(np.concatenate([method.anchor(n) for n, _ in LAYOUT]), anchor)
-        for rank, own in enumerate(residual):
-            self.near(np.concatenate([method.residual(rank, n) for n, _ in LAYOUT]), own)
+        near(w, parameters)
+        near([whole(method.anchor)], [anchor])
+        near([whole(lambda n: method.residual(rank, n)) for rank in range(len(w))], residual)
 
     def test_sums_are_divided_by_all_ranks_or_by_senders(self):
         for ranks in (1, 2, 3, 5):
             found = []
             for combine in ("ranks", "senders"):
-                method, w = run(
-                    "sparseloco", ranks, 6, **SPARSE, payload_values="f32", combine=combine
-                )
+                method, w = run("sparseloco", ranks, 6, **FLOATS, combine=combine)
                 self.expect(method, w, sparseloco(ranks, 6, combine))
                 self.assertEqual(method.options["combine"], combine)
                 found.append(w[0])
@@ -140,15 +149,7 @@ class Selections(unittest.TestCase):
     def test_ranks_are_scaled_down_to_the_median_norm(self):
         for ranks in (2, 3, 4):
             for combine in ("ranks", "senders"):
-                method, w = run(
-                    "sparseloco",
-                    ranks,
-                    4,
-                    **SPARSE,
-                    payload_values="f32",
-                    clip="median",
-                    combine=combine,
-                )
+                method, w = run("sparseloco", ranks, 4, **FLOATS, clip="median", combine=combine)
                 expected = sparseloco(ranks, 4, combine, "median")
                 self.expect(method, w, expected)
                 self.assertFalse(np.allclose(w[0], sparseloco(ranks, 4, combine)[0][0], atol=1e-2))
@@ -156,13 +157,12 @@ class Selections(unittest.TestCase):
     def test_they_hold_for_other_payloads(self):
         expected = sparseloco(3, 4, "senders", "median")
         for options in (
-            {"payload_values": "f32", "payload_indices": "u32"},
-            {"payload_values": "f32", "payload_indices": "delta"},
-            {"payload_values": "f32", "fragments": 2, "delay": 0},
+            {"payload_indices": "u32"},
+            {"payload_indices": "delta"},
+            {"fragments": 2, "delay": 0},
         ):
-            method, w = run(
-                "sparseloco", 3, 4, **SPARSE, clip="median", combine="senders", **options
-            )
+            given = {**FLOATS, "clip": "median", "combine": "senders", **options}
+            method, w = run("sparseloco", 3, 4, **given)
             if "fragments" not in options:  # whose dates are others
                 self.expect(method, w, expected)
 
@@ -228,8 +228,7 @@ class LateAverages(unittest.TestCase):
         w = [start.copy() for _ in range(ranks)]
         anchor, outer, sent = start.copy(), np.zeros_like(start), None
         for step in range(steps):
-            for rank in range(ranks):
-                w[rank] -= F(0.1) * (a[rank] * (w[rank] - c[rank]))
+            descend(w, a, c)
             if step % 2 == 0:
                 continue
             d = [anchor - each for each in w]
@@ -249,39 +248,23 @@ class LateAverages(unittest.TestCase):
             for delay in (0, 2):
                 for penalty, clip in ((1, 0), (4, 0), (1, 0.75), (2.5, 0.25), (1, 1e6)):
                     with self.subTest(ranks=ranks, delay=delay, penalty=penalty, clip=clip):
-                        method, w = run(
-                            "local-sgd",
-                            ranks,
-                            8,
-                            delay=delay,
-                            outer="momentum",
-                            outer_momentum=0.5,
-                            penalty=penalty,
-                            outer_clip=clip,
-                        )
+                        given = {**MOMENTUM, "penalty": penalty, "outer_clip": clip}
+                        method, w = run("local-sgd", ranks, 8, delay=delay, **given)
                         expected, anchor, outer = self.reference(ranks, 8, delay, penalty, clip)
-                        for got, own in zip(w, expected):
-                            np.testing.assert_allclose(got, own, rtol=4e-6, atol=1e-5)
-                        state = np.concatenate([method.outer_state(n) for n, _ in LAYOUT])
-                        np.testing.assert_allclose(state, outer, rtol=4e-6, atol=1e-5)
+                        state = whole(method.outer_state)
+                        near([*w, state], [*expected, outer], rtol=4e-6, atol=1e-5)
                         if clip == 0.75:
                             self.assertAlmostEqual(float(np.linalg.norm(state)), clip, places=5)
 
     def test_units_that_arrive_together_are_clipped_together(self):
-        whole, _ = run("local-sgd", 2, 6, outer="momentum", outer_momentum=0.5, outer_clip=0.5)
-        striped, _ = run(
-            "local-sgd", 2, 6, outer="momentum", outer_momentum=0.5, outer_clip=0.5, stripes=2
-        )
+        one, _ = run("local-sgd", 2, 6, **MOMENTUM, outer_clip=0.5)
+        striped, _ = run("local-sgd", 2, 6, **MOMENTUM, outer_clip=0.5, stripes=2)
         self.assertGreater(len(striped.plan), 1)
-        for name, _ in LAYOUT:
-            np.testing.assert_allclose(
-                whole.outer_state(name), striped.outer_state(name), rtol=1e-6, atol=1e-7
-            )
+        near([whole(one.outer_state)], [whole(striped.outer_state)], rtol=1e-6, atol=1e-7)
 
     def test_a_penalty_divides_what_any_rule_gets(self):
-        method, w = run("sparseloco", 3, 4, **SPARSE, payload_values="f32", penalty=2)
-        for got, own in zip(w, sparseloco(3, 4, penalty=2)[0]):
-            np.testing.assert_allclose(got, own, rtol=2e-6, atol=8e-6)
+        method, w = run("sparseloco", 3, 4, **FLOATS, penalty=2)
+        near(w, sparseloco(3, 4, penalty=2)[0])
         self.assertEqual(method.options["penalty"], 2)
 
 
@@ -290,18 +273,8 @@ class IdleTrigger(unittest.TestCase):
 
     def train(self, ranks, steps, fragments, mix):
         a, c, start = problem(ranks)
-        method = sparfuse.Method(
-            "shadowsync",
-            ranks,
-            LAYOUT,
-            every=4,
-            delay=1,
-            mix=mix,
-            trigger="idle",
-            fragments=fragments,
-            threads=1,
-            verify=True,
-        )
+        given = {"every": 4, "delay": 1, "mix": mix, "trigger": "idle", "fragments": fragments}
+        method = sparfuse.Method("shadowsync", ranks, LAYOUT, threads=1, verify=True, **given)
         w = [start.copy() for _ in range(ranks)]
         parameters = [{n: p for (n, _), p in zip(LAYOUT, parts(each))} for each in w]
         method.begin(parameters)
@@ -319,9 +292,8 @@ class IdleTrigger(unittest.TestCase):
 
         received = []
         for step in range(1, steps + 1):
-            for rank in range(ranks):
-                w[rank] -= F(0.1) * (a[rank] * (w[rank] - c[rank]))
-                expected[rank] -= F(0.1) * (a[rank] * (expected[rank] - c[rank]))
+            descend(w, a, c)
+            descend(expected, a, c)
             done = method.local_step(parameters)
             if done["received"]:
                 self.assertEqual(done["received"], [sent[0]])
@@ -329,13 +301,11 @@ class IdleTrigger(unittest.TestCase):
                 receive()
             if done["sent"]:
                 sent = done["sent"][0], [each.copy() for each in expected]
-            for got, want in zip(w, expected):
-                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+            near(w, expected, rtol=1e-5, atol=1e-5)
             self.assertEqual(bool(done["sent"]), step == 1 or bool(done["received"]))
         method.finish(parameters)
         receive()
-        for got, want in zip(w, expected):
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        near(w, expected, rtol=1e-5, atol=1e-5)
         for name, mean in means.items():
             np.testing.assert_allclose(method.anchor(name), mean, rtol=1e-5, atol=1e-5)
         done = method.local_step(parameters)  # goes on after the end

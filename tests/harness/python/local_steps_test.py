@@ -62,9 +62,8 @@ class Histories(unittest.TestCase):
     def test_streaming_diloco(self):
         layout = (("late", (2,)), ("early", (2,)))
         for fragments in (2, [["late"], ["early"]]):
-            method, history, done = train(
-                8, "streaming-diloco", layout, every=4, fragments=fragments
-            )
+            given = {"every": 4, "fragments": fragments}
+            method, history, done = train(8, "streaming-diloco", layout, **given)
             self.near(history[7][0], (1.0307871928, -0.5463592192, -0.1941920216, 0.6296154482))
             self.near(history[7][1], (2.2023884032, 0.4104266932, -0.8622736528, 0.8538954768))
             self.near(method.anchor("late"), (1.30434056, 0.01140664))
@@ -112,18 +111,9 @@ class Histories(unittest.TestCase):
         )
         c = np.array([(1, -1, 2, 0, 0.5, -2, 3, 1), (3, 1, -2, 1, -0.5, 2, 1, -1)], np.float32)
         start = np.array((0.5, 0.25, -0.5, 1, 0, 0.125, -0.25, 2), np.float32)
-        method = sparfuse.Method(
-            "sparseloco",
-            2,
-            [("w", (8,))],
-            every=2,
-            density=0.5,
-            decay=0.95,
-            sparsifier_options={"chunk": 4},
-            payload_values=values,
-            threads=1,
-            verify=True,
-        )
+        given = {"density": 0.5, "decay": 0.95, "sparsifier_options": {"chunk": 4}}
+        given |= {"every": 2, "payload_values": values, "threads": 1, "verify": True}
+        method = sparfuse.Method("sparseloco", 2, [("w", (8,))], **given)
         w = [start.copy(), start.copy()]
         method.begin([{"w": each} for each in w])
         for step in range(6):
@@ -137,40 +127,16 @@ class Histories(unittest.TestCase):
     def test_sparseloco(self):
         method, second, last = self.sparseloco("f32")
         self.near(second, (0.95, 0.025, -0.520625, 1, 0, -0.16984375, 0.28375, 1.6484375))
-        self.near(
-            last,
-            (
-                1.62158,
-                -0.17933375,
-                -0.5550623047,
-                0.81475,
-                0,
-                -0.4765883667,
-                0.9802792188,
-                1.0640807152,
-            ),
-        )
-        self.near(
-            method.residual(0, "w"),
-            (-0.0341525, 0, 0, 0.1548025, -0.0704210937, 0, 0, 0.2680450882),
-        )
+        self.near(last[:4], (1.62158, -0.17933375, -0.5550623047, 0.81475))
+        self.near(last[4:], (0, -0.4765883667, 0.9802792188, 1.0640807152))
+        residual = (-0.0341525, 0, 0, 0.1548025, -0.0704210937, 0, 0, 0.2680450882)
+        self.near(method.residual(0, "w"), residual)
 
     def test_sparseloco_in_two_bits(self):
         method, second, last = self.sparseloco("codes4")
         self.near(second, (0.95, 0.1984375, -0.5103125, 1, 0, -0.16984375, 0.1, 1.6484375))
-        self.near(
-            last,
-            (
-                1.5931112449,
-                -0.0746830675,
-                -0.5422141113,
-                0.7290125,
-                0,
-                -0.3164141222,
-                0.9438325557,
-                1.0642728393,
-            ),
-        )
+        self.near(last[:4], (1.5931112449, -0.0746830675, -0.5422141113, 0.7290125))
+        self.near(last[4:], (0, -0.3164141222, 0.9438325557, 1.0642728393))
         # Four indices of 12 bits, four codes and four levels, padded to a multiple of four bytes.
         self.assertEqual(method.bytes()["sent"], [24] * 2)
 

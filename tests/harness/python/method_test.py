@@ -1,12 +1,15 @@
 """Tests sparfuse.Method: whole methods against NumPy, and what a caller may get wrong."""
 
 import copy
+import functools
 import os
 import pickle
 import time
 import unittest
 
 import numpy as np
+from common import Refusals
+from usable_torch import installed as torch
 
 import sparfuse
 
@@ -58,33 +61,46 @@ def make(name, workers=WORKERS, layout=LAYOUT, **keywords):
     return sparfuse.Method(name, workers, layout, **keywords)
 
 
+def take_steps(method, workers, layout, steps):
+    """Sums over steps of integers and their workers, by tensor: of gradients, and of what was applied."""
+    inputs = {tensor: np.zeros(shape) for tensor, shape in layout}
+    applied = {tensor: np.zeros(shape) for tensor, shape in layout}
+    for step in range(steps):
+        gradients = all_ranks(step, workers, layout)
+        averaged = method.step(gradients)
+        for tensor, shape in layout:
+            assert averaged[tensor].shape == shape
+            inputs[tensor] += sum(g[tensor].astype(np.float64) for g in gradients)
+            applied[tensor] += workers * averaged[tensor].astype(np.float64)
+    assert list(averaged) == list(inputs)
+    return inputs, applied
+
+
 class EveryMethod(unittest.TestCase):
+    def loses_nothing(self, method, workers, layout, steps=3, **tolerances):
+        """Without tolerances, residuals have all errors of rounding and fitting, too."""
+        inputs, applied = take_steps(method, workers, layout, steps)
+        for tensor in inputs:
+            rest = sum(method.residual(rank, tensor) for rank in range(workers))
+            np.testing.assert_allclose(
+                rest + applied[tensor], inputs[tensor], **{"rtol": 0, **tolerances}, err_msg=tensor
+            )
+
     def test_loses_nothing_and_leaves_replicas_equal(self):
         for name, workers in [(name, workers) for name in METHODS for workers in [1, 3, 4]]:
             with self.subTest(name, workers=workers):
                 m = make(name, workers)  # with verify, it raises if replicas differ
-                inputs = {tensor: np.zeros(shape) for tensor, shape in LAYOUT}
-                applied = {tensor: np.zeros(shape) for tensor, shape in LAYOUT}
-                for step in range(4):
-                    gradients = all_ranks(step, workers)
-                    averaged = m.step(gradients)
-                    for tensor, shape in LAYOUT:
-                        self.assertEqual(averaged[tensor].shape, shape)
-                        inputs[tensor] += sum(g[tensor].astype(np.float64) for g in gradients)
-                        applied[tensor] += workers * averaged[tensor].astype(np.float64)
-                self.assertEqual(list(averaged), [tensor for tensor, _ in LAYOUT])
-                if METHODS[name]["feedback"] == "none":
-                    with self.assertRaisesRegex(sparfuse.ConfigError, "feedback"):
-                        m.residual(0, "scale")
-                    if name != "qsgd":  # qsgd loses its rounding
-                        for tensor in inputs:
-                            np.testing.assert_allclose(
-                                applied[tensor], inputs[tensor], rtol=1e-6, atol=1e-4
-                            )
+                if METHODS[name]["feedback"] != "none":
+                    self.loses_nothing(m, workers, LAYOUT, steps=4, atol=2e-3)
                     continue
-                for tensor in inputs:
-                    rest = sum(m.residual(rank, tensor) for rank in range(workers))
-                    np.testing.assert_allclose(rest + applied[tensor], inputs[tensor], atol=2e-3)
+                inputs, applied = take_steps(m, workers, LAYOUT, 4)
+                with self.assertRaisesRegex(sparfuse.ConfigError, "feedback"):
+                    m.residual(0, "scale")
+                if name != "qsgd":  # qsgd loses its rounding
+                    for tensor in inputs:
+                        np.testing.assert_allclose(
+                            applied[tensor], inputs[tensor], rtol=1e-6, atol=1e-4
+                        )
 
     def test_loses_nothing_on_nodes_of_several_ranks(self):
         layout = [("fc2", (10, 64)), ("bias", (3,)), ("fc1", (64, 32))]
@@ -93,9 +109,8 @@ class EveryMethod(unittest.TestCase):
         for name, options in cases:
             for ranks_per_node in (1, 2, 4):
                 with self.subTest(name, ranks_per_node=ranks_per_node, **options):
-                    self.loses_nothing(
-                        make(name, 4, layout, ranks_per_node=ranks_per_node, density=0.1, **options), layout
-                    )
+                    given = {"density": 0.1, "ranks_per_node": ranks_per_node, **options}
+                    self.loses_nothing(make(name, 4, layout, **given), 4, layout)
         with self.assertRaisesRegex(
             sparfuse.ConfigError, "ranks_per_node = 3: expected a divisor of world_size = 4"
         ):
@@ -107,23 +122,7 @@ class EveryMethod(unittest.TestCase):
         for ranks_per_node in (1, 2):
             m = make("espresso", 4, layout, ranks_per_node=ranks_per_node, option=-1)
             self.assertGreater(len({unit["path"] for unit in m.plan}), 1)
-            self.loses_nothing(m, layout)
-
-    def loses_nothing(self, method, layout):
-        """Checks with integers that the residual has all errors of rounding and fitting, too."""
-        draw = np.random.default_rng(5).integers
-        rest = {key: np.zeros(shape) for key, shape in layout}
-        for _ in range(3):
-            gradients = [
-                {key: draw(-50, 50, shape).astype("float32") for key, shape in layout} for _ in range(4)
-            ]
-            averaged = method.step(gradients)
-            for key in rest:
-                rest[key] += sum(gradient[key] for gradient in gradients)
-                rest[key] -= 4 * averaged[key]
-        for key in rest:
-            kept = sum(method.residual(rank, key) for rank in range(4))
-            np.testing.assert_array_equal(kept, rest[key], key)
+            self.loses_nothing(m, 4, layout)
 
     def test_codes_selections_as_it_is_told_to(self):
         layout = [("bias", (7,)), ("weight", (60, 100))]
@@ -140,16 +139,7 @@ class EveryMethod(unittest.TestCase):
                 m = sparfuse.Method(
                     "deepreduce", 3, layout, density=0.05, verify=True, threads=1, **options
                 )
-                rest = {key: np.zeros(shape) for key, shape in layout}
-                for step in range(3):
-                    gradients = all_ranks(step, 3, layout)
-                    averaged = m.step(gradients)
-                    for key in rest:
-                        rest[key] += sum(g[key].astype(np.float64) for g in gradients)
-                        rest[key] -= 3 * averaged[key].astype(np.float64)
-                for key in rest:
-                    kept = sum(m.residual(rank, key).astype(np.float64) for rank in range(3))
-                    np.testing.assert_allclose(kept, rest[key], atol=1e-3)
+                self.loses_nothing(m, 3, layout, atol=1e-3)
                 sent[str(options)] = m.bytes()["payload"][0]
         # 300 of 6000 elements with 11 bits for each index; the bias is dense.
         self.assertEqual(sent["{}"], (8 + 8) + (8 + 4 * 300 + 8 + 4 * 104))
@@ -186,9 +176,7 @@ class EveryMethod(unittest.TestCase):
                 [m.step(all_ranks(step)) for step in range(2)]
                 for m in (make(name), make(name, threads=2))
             )
-            for a, b in zip(first, second):
-                for tensor in a:
-                    np.testing.assert_array_equal(a[tensor], b[tensor], name)
+            np.testing.assert_equal(first, second, name)
 
     def test_a_step_with_a_nan_names_tensor_and_rank_and_has_not_been(self):
         for name in METHODS:
@@ -201,9 +189,7 @@ class EveryMethod(unittest.TestCase):
                 with self.assertRaisesRegex(sparfuse.NumericError, "^rank 2: .*conv.weight"):
                     m.step(gradients)
                 self.assertEqual(m.steps, 1)
-                averaged, expected = m.step(all_ranks(1)), undisturbed.step(all_ranks(1))
-                for tensor in expected:
-                    np.testing.assert_array_equal(averaged[tensor], expected[tensor])
+                np.testing.assert_equal(m.step(all_ranks(1)), undisturbed.step(all_ranks(1)))
 
     def test_stops_where_a_sum_overflows_and_names_tensor_and_rank(self):
         for name in METHODS:
@@ -336,9 +322,7 @@ class Training(unittest.TestCase):
     def compare(self, make_worker, fused, lr=0.1, steps=50, density=0.1, **keywords):
         """Trains with Method and with the reference, each on parameters of its own, and compares them."""
         name = "syncea" if fused else "wfbp"
-        m = sparfuse.Method(
-            name, WORKERS, Network.layout, density=density, verify=True, **keywords
-        )
+        m = sparfuse.Method(name, WORKERS, Network.layout, density=density, verify=True, **keywords)
         mine, reference = Network(), Network()
         before = mine.loss()
         flat = lambda tensors: np.concatenate([tensors[name].ravel() for name, _ in Network.layout])
@@ -364,14 +348,8 @@ class Training(unittest.TestCase):
                 name: part.reshape(shape) for (name, shape), part in zip(Network.layout, whole)
             }
             reference.update(averaged, lr)
-            for name, _ in Network.layout:
-                np.testing.assert_allclose(
-                    mine.parameters[name],
-                    reference.parameters[name],
-                    rtol=0,
-                    atol=1e-5,
-                    err_msg=f"{name} at step {step}",
-                )
+            got, expected = flat(mine.parameters), flat(reference.parameters)
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5, err_msg=f"at step {step}")
         self.assertEqual(m.steps, steps)
         self.assertLess(mine.loss(), 0.5 * before)
         return m, workers
@@ -443,9 +421,7 @@ class Gradients(unittest.TestCase):
                         all_[rank][tensor][:] = 0
                         some[rank][tensor] = None
                     del some[3]["embedding"]
-                    mine, expected = without.step(some), zeros.step(all_)
-                    for tensor in mine:
-                        np.testing.assert_array_equal(mine[tensor], expected[tensor])
+                    np.testing.assert_equal(without.step(some), zeros.step(all_))
 
     def test_are_read_where_they_lie_and_results_written_where_asked(self):
         seen = []
@@ -466,19 +442,14 @@ class Gradients(unittest.TestCase):
             transposed = [{**rank, "w": np.asfortranarray(rank["w"])} for rank in gradients]
             expected = plain.step(gradients)
             mine = python.step(transposed, out=gradients[0])
+            np.testing.assert_equal([mine, gradients[1]], [expected, kept[1]])
             for name in expected:
                 self.assertIs(mine[name], gradients[0][name])
-                np.testing.assert_array_equal(mine[name], expected[name])
-                np.testing.assert_array_equal(gradients[1][name], kept[1][name])
         self.assertEqual(len(seen), 3 * 2 * 2)
 
+    @unittest.skipIf(torch is None, "torch is not installed")
     def test_take_torch(self):
-        try:
-            import torch
-        except ImportError:
-            self.skipTest("torch is not installed")
-        m = make("wfbp", 2)
-        n = make("wfbp", 2)
+        m, n = make("wfbp", 2), make("wfbp", 2)
         gradients = all_ranks(0, 2)
         as_torch = [{k: torch.from_numpy(v) for k, v in rank.items()} for rank in gradients]
         expected = n.step(gradients)
@@ -502,11 +473,10 @@ class Gradients(unittest.TestCase):
             self.assertEqual(np.flatnonzero(m.residual(0, "w")).tolist(), [7])
 
 
-class Arguments(unittest.TestCase):
+class Arguments(Refusals):
     def refuses(self, text, kind=sparfuse.ConfigError, name="wfbp", **keywords):
         keywords = {"world_size": 2, "layout": LAYOUT, **keywords}
-        with self.assertRaisesRegex(kind, text):
-            sparfuse.Method(name, **keywords)
+        self.expect(kind, text, sparfuse.Method, name, **keywords)
 
     def test_of_the_constructor(self):
         self.refuses('unknown method "safusio"; did you mean "safusion"', name="safusio")
@@ -559,41 +529,24 @@ class Arguments(unittest.TestCase):
         m, n = make("wfbp", 2), make("wfbp", 2)
         good = all_ranks(0, 2)
         one = lambda name, value: [good[0], {**good[1], name: value}]
-        for gradients, kind, text in [
-            (good[:1], sparfuse.ConfigError, "has 1 entries; expected .* world_size = 2"),
-            (good[0], TypeError, "expected a list of dicts"),
-            ([good[0], 5], TypeError, r"gradients\[1\] is a int"),
-            (
-                one("scales", good[0]["scale"]),
-                sparfuse.ConfigError,
-                r'gradients\[1\] has "scales".*did you mean "scale"',
-            ),
-            (
-                one("head.bias", np.zeros(9, np.float32)),
-                sparfuse.ConfigError,
-                r'gradients\[1\]\["head.bias"\] has shape \(9,\); expected .*\(10,\)',
-            ),
-            (
-                one("head.bias", np.zeros(10)),
-                TypeError,
-                r'gradients\[1\]\["head.bias"\] has dtype float64',
-            ),
-            (one("scale", [1.0]), TypeError, r'gradients\[1\]\["scale"\] is a list'),
-        ]:
-            with self.assertRaisesRegex(kind, text):
-                m.step(gradients)
-        with self.assertRaisesRegex(sparfuse.ConfigError, r'out\["head.weight"\] is missing'):
-            m.step(good, out={"head.bias": good[0]["head.bias"]})
-        with self.assertRaisesRegex(sparfuse.ConfigError, '"scales" is not in the layout'):
-            m.residual(0, "scales")
-        with self.assertRaisesRegex(sparfuse.ConfigError, "rank = 2: expected 0 to 1"):
-            m.residual(2, "scale")
-        with self.assertRaisesRegex(sparfuse.ConfigError, "momentum"):
-            m.velocity(0, "scale")
+        expect = functools.partial(self.expect, sparfuse.ConfigError)
+        expect("has 1 entries; expected .* world_size = 2", m.step, good[:1])
+        self.expect(TypeError, "expected a list of dicts", m.step, good[0])
+        self.expect(TypeError, r"gradients\[1\] is a int", m.step, [good[0], 5])
+        strange = one("scales", good[0]["scale"])
+        expect(r'gradients\[1\] has "scales".*did you mean "scale"', m.step, strange)
+        bias = r'gradients\[1\]\["head.bias"\] has '
+        short = one("head.bias", np.zeros(9, np.float32))
+        expect(bias + r"shape \(9,\); expected .*\(10,\)", m.step, short)
+        self.expect(TypeError, bias + "dtype float64", m.step, one("head.bias", np.zeros(10)))
+        self.expect(TypeError, r'gradients\[1\]\["scale"\] is a list', m.step, one("scale", [1.0]))
+        out = {"head.bias": good[0]["head.bias"]}
+        expect(r'out\["head.weight"\] is missing', m.step, good, out=out)
+        expect('"scales" is not in the layout', m.residual, 0, "scales")
+        expect("rank = 2: expected 0 to 1", m.residual, 2, "scale")
+        expect("momentum", m.velocity, 0, "scale")
         self.assertEqual(m.steps, 0)
-        mine, expected = m.step(good), n.step(good)
-        for name in expected:
-            np.testing.assert_array_equal(mine[name], expected[name])
+        np.testing.assert_equal(m.step(good), n.step(good))
 
     def test_what_is_treated_apart(self):
         m = make("wfbp", dense_tensors=["bias$"], no_feedback_tensors=["conv.weight"])
@@ -617,8 +570,7 @@ class Arguments(unittest.TestCase):
         self.assertEqual(ready.plan, forward.plan)
         a, b = ready.step(all_ranks(0)), forward.step(all_ranks(0))
         self.assertEqual(list(a), list(b)[::-1])
-        for name in a:
-            np.testing.assert_array_equal(a[name], b[name])
+        np.testing.assert_equal(a, b)
 
     def test_a_plan_may_be_given(self):
         names = [name for name, _ in LAYOUT]
@@ -633,11 +585,7 @@ class Arguments(unittest.TestCase):
 
     def test_plans_that_fit_no_layout_are_refused_with_the_tensor(self):
         names = [name for name, _ in LAYOUT]
-
-        def refuses(text, plan, kind=sparfuse.ConfigError, name="wfbp", **keywords):
-            with self.assertRaisesRegex(kind, text):
-                sparfuse.Method(name, 2, LAYOUT, plan=plan, **keywords)
-
+        refuses = lambda text, plan, *kind, **given: self.refuses(text, *kind, plan=plan, **given)
         refuses('plan lacks "embedding"', [names[:5]])
         refuses('"scale" in unit 0 and in unit 1', [names[:3], names[2:]])
         refuses('"scale" in unit 0 and in unit 0', [[*names, 2]])
@@ -693,8 +641,7 @@ class Arguments(unittest.TestCase):
         ]:
             m = make("safusion", **keywords)
             self.assertEqual(m.options["density"], 0.02)
-            for name, g in m.step(all_ranks(0)).items():
-                np.testing.assert_array_equal(g, expected[name])
+            np.testing.assert_equal(m.step(all_ranks(0)), expected)
         for entry in sparfuse.list_sparsifiers():
             if entry["language"] == "C++":
                 make("safusion", sparsifier=entry["name"], density=0.02).step(all_ranks(0))

@@ -103,9 +103,9 @@ def batches(name, rank, steps):
     return [MODELS[name][1](generator) for _ in range(steps)]
 
 
-def train(model, given):
-    """A step of SGD, which keeps no state, for each batch."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(model, given, optimizer=None):
+    """A step for each batch; by default of SGD, which keeps no state."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in given:
         optimizer.zero_grad()
         loss_of(model, batch).backward()
@@ -160,6 +160,7 @@ def require_equal(model, averages, exact=True, scale=1.0):
 
 def require_oracles_step(model, oracle, batch, exact=True, allow_unused=False):
     """One backward pass, whose averages are those of the oracle."""
+    model.zero_grad()
     loss = loss_of(model, batch)
     local = local_gradients(model, loss, allow_unused)
     loss.backward()
@@ -185,6 +186,44 @@ def made(name="mlp", method="wfbp", density=0.05, **options):
     return sf.distribute(model, method, density=density, threads=1, deadline_seconds=20, **options)
 
 
+def made_with_oracle():
+    model = made()
+    return model, Oracle(model, "wfbp", density=0.05)
+
+
+def batch_of_rank():
+    return batches("mlp", dist.get_rank(), 1)[0]
+
+
+def checkpoint_of(model, of=None):
+    """What a checkpoint has of a model, and of `of`, which keeps the method's state."""
+    return copy.deepcopy({"model": model.state_dict(), "sparfuse": sf.state_dict(of or model)})
+
+
+def resume(model, state, of=None):
+    model.load_state_dict(state["model"])
+    sf.load_state_dict(of or model, state["sparfuse"])
+
+
+def through_a_file(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def of_twice_as_many_ranks(state):
+    states = gathered(state)
+    for each in states:
+        each["world_size"] = 2 * len(states)
+    return states + [{**each, "rank": each["rank"] + len(states)} for each in states]
+
+
+def require_alike(one, other, of=""):
+    for (name, a), b in zip(one.named_parameters(), other.parameters()):
+        assert torch.equal(a, b), (of, name)
+
+
 # --- Values ---
 
 METHODS = {
@@ -203,7 +242,6 @@ def equals_method(name, options, steps=5):
     oracle = Oracle(model, method, **options)
     optimizer = sf.wrap(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     for batch in batches(name, dist.get_rank(), steps):
-        optimizer.zero_grad()
         require_oracles_step(model, oracle, batch, exact=method != "dense" or dist.get_world_size() == 2)
         optimizer.step()
     weights = gathered([p.detach().numpy().tobytes() for p in model.parameters()])
@@ -244,7 +282,6 @@ def every_method():
         model = made("mlp", name)
         oracle = Oracle(model, name, density=0.05)
         for batch in batches("mlp", dist.get_rank(), 2):
-            model.zero_grad()
             require_oracles_step(model, oracle, batch, exact=False)
         sf.detach(model)
         ran.add(name)
@@ -253,8 +290,7 @@ def every_method():
 
 @case
 def accumulation():
-    model = made()
-    oracle = Oracle(model, "wfbp", density=0.05)
+    model, oracle = made_with_oracle()
     for step in range(2):
         model.zero_grad(set_to_none=False)
         total = None
@@ -270,7 +306,7 @@ def accumulation():
         require_equal(model, oracle.step(total))
     # The pass that sends does not reach the last layer, whose gradients are the first pass's.
     model.zero_grad()
-    inputs, targets = batches("mlp", dist.get_rank(), 1)[0]
+    inputs, targets = batch_of_rank()
     hidden = model[:3](inputs)
     losses = F.cross_entropy(model[3:](hidden), targets), hidden.square().mean()
     locals_ = [local_gradients(model, loss, allow_unused=True) for loss in losses]
@@ -279,7 +315,6 @@ def accumulation():
     losses[1].backward()
     both = {n: g if locals_[1][n] is None else g + locals_[1][n] for n, g in locals_[0].items()}
     require_equal(model, oracle.step(both))
-    sf.detach(model)
 
 
 @case
@@ -297,10 +332,8 @@ def unused_on_one_rank_and_on_all():
     model = made("branches")
     oracle = Oracle(model, "wfbp", density=0.05)
     for batch in batches("mlp", dist.get_rank(), 3):
-        model.zero_grad()
         require_oracles_step(model, oracle, batch, allow_unused=True)
         assert model.never.weight.grad.count_nonzero() == 0
-    sf.detach(model)
 
 
 @case
@@ -311,21 +344,19 @@ def frozen_and_bf16_and_channels_last():
     sf.distribute(model, "wfbp", density=0.05, threads=1)
     oracle = Oracle(model, "wfbp", density=0.05)
     for batch in batches("conv", dist.get_rank(), 3):
-        model.zero_grad()
         require_oracles_step(model, oracle, batch)
         assert model.last.bias.grad is None
     sf.detach(model)
     model = mlp().to(torch.bfloat16)
     sf.distribute(model, "wfbp", density=0.05, threads=1)
     oracle = Oracle(model, "wfbp", density=0.05)
-    batch = batches("mlp", dist.get_rank(), 1)[0]
+    batch = batch_of_rank()
     loss = loss_of(model, (batch[0].bfloat16(), batch[1]))
     local = {n: g.float() for n, g in local_gradients(model, loss).items()}
     loss.backward()
     averages = oracle.step(local)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter.grad, torch.from_numpy(averages[name]).bfloat16()), name
-    sf.detach(model)
 
 
 @case
@@ -358,13 +389,12 @@ def scaler_skips_on_all_ranks():
         assert len(set(gathered(scaler.get_scale()))) == 1
     weights = gathered([p.detach().clone() for p in model.parameters()])
     assert all(torch.equal(a, b) for w in weights for a, b in zip(w, weights[0]))
-    sf.detach(model)
 
 
 @case
 def nan_raises_on_all_and_propagates():
     model = made()
-    batch = batches("mlp", dist.get_rank(), 1)[0]
+    batch = batch_of_rank()
     loss_of(model, batch).backward()
     optimizer = sf.wrap(torch.optim.SGD(model.parameters(), lr=0.1))
     optimizer.zero_grad(set_to_none=False)
@@ -382,7 +412,6 @@ def nan_raises_on_all_and_propagates():
     model = made(nonfinite="propagate")
     loss_of(model, (bad, batch[1])).backward()
     assert model[0].weight.grad.isnan().all()
-    sf.detach(model)
 
 
 @case
@@ -396,8 +425,7 @@ def failed_backward_and_the_next_one():
         def backward(ctx, gradient):
             raise RuntimeError("boom")
 
-    model = made()
-    oracle = Oracle(model, "wfbp", density=0.05)
+    model, oracle = made_with_oracle()
     first, second = batches("mlp", dist.get_rank(), 2)
     x = model[1](model[0](first[0]))
     raises(
@@ -406,15 +434,12 @@ def failed_backward_and_the_next_one():
         lambda: F.cross_entropy(model[4](model[3](model[2](Boom.apply(x)))), first[1]).backward(),
     )
     for batch in (first, second):
-        model.zero_grad()
         require_oracles_step(model, oracle, batch)
-    sf.detach(model)
 
 
 @case
 def frozen_later():
-    model = made()
-    oracle = Oracle(model, "wfbp", density=0.05)
+    model, oracle = made_with_oracle()
     for step, batch in enumerate(batches("mlp", dist.get_rank(), 4)):
         model.zero_grad()
         model[0].weight.requires_grad_(step in (0, 3))
@@ -432,7 +457,6 @@ def frozen_later():
         model[2].weight.requires_grad_(False)
         model.zero_grad()
         loss_of(model, batch).backward()
-    sf.detach(model)
 
 
 @case
@@ -448,15 +472,13 @@ def two_models_in_one_backward():
         (losses[0] + losses[1]).backward()
         require_equal(one, oracles[0].step(locals_[0]))
         require_equal(two, oracles[1].step(locals_[1]))
-    sf.detach(one), sf.detach(two)
 
 
 @case
 def checkpoints():
     for reentrant in (False, True):
-        model = made()
-        oracle = Oracle(model, "wfbp", density=0.05)
-        inputs, targets = batches("mlp", dist.get_rank(), 1)[0]
+        model, oracle = made_with_oracle()
+        inputs, targets = batch_of_rank()
         inputs.requires_grad_()
         local = local_gradients(model, loss_of(model, (inputs, targets)))
         hidden = checkpoint(model[:3], inputs, use_reentrant=reentrant)
@@ -475,53 +497,46 @@ def checkpoints():
 
 @case
 def backward_in_another_thread():
-    model = made()
-    oracle = Oracle(model, "wfbp", density=0.05)
-    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    model, oracle = made_with_oracle()
+    loss = loss_of(model, batch_of_rank())
     local = local_gradients(model, loss)
     thread = threading.Thread(target=loss.backward)
     thread.start()
     thread.join()
     require_equal(model, oracle.step(local))
-    sf.detach(model)
 
 
 @case
 def partial_backward_sends_zeros_for_the_rest():
-    model = made()
-    oracle = Oracle(model, "wfbp", density=0.05)
-    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    model, oracle = made_with_oracle()
+    loss = loss_of(model, batch_of_rank())
     local = local_gradients(model, loss)
     loss.backward(inputs=[model[0].weight, model[4].weight])
     require_equal(
         model,
         oracle.step({n: g if n in ("0.weight", "4.weight") else None for n, g in local.items()}),
     )
-    sf.detach(model)
 
 
 @case
 def compiled_module():
-    model = made()
-    oracle = Oracle(model, "wfbp", density=0.05)
+    model, oracle = made_with_oracle()
     compiled = torch.compile(model, backend="aot_eager")
     for batch in batches("mlp", dist.get_rank(), 2):
         model.zero_grad()
         local = local_gradients(model, loss_of(model, batch))
         loss_of(compiled, batch).backward()
         require_equal(model, oracle.step(local), exact=False)
-    sf.detach(model)
 
 
 @case
 def tensors_that_are_lent():
     model = made()
-    inputs = batches("mlp", dist.get_rank(), 1)[0][0]
+    inputs = batch_of_rank()[0]
     lent = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters()}
     torch.func.functional_call(model, lent, inputs).sum().backward()
     assert all(tensor.grad is not None for tensor in lent.values())
     assert all(parameter.grad is None for parameter in model.parameters())
-    sf.detach(model)
 
 
 @case
@@ -529,10 +544,9 @@ def compiled_autograd():
     import torch._dynamo.compiled_autograd as compiled
 
     model = made()
-    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    loss = loss_of(model, batch_of_rank())
     with compiled._enable(torch.compile(backend="eager")):
         raises(sparfuse.UnsupportedError, "0 bytes were sent", loss.backward)
-    sf.detach(model)
 
 
 @case
@@ -541,7 +555,7 @@ def copies_and_pickles():
     names = list(model.state_dict())
     assert names == list(mlp().state_dict())
     other = copy.deepcopy(model)
-    batch = batches("mlp", dist.get_rank(), 1)[0]
+    batch = batch_of_rank()
     with other.no_sync():
         loss_of(other, batch).backward()  # nothing is sent, as with any model
     optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
@@ -554,7 +568,6 @@ def copies_and_pickles():
     loaded = torch.load(file, weights_only=False)
     assert torch.equal(loaded[0].weight, model[0].weight)
     refuses("is not distributed", lambda: sf.report(loaded))
-    sf.detach(model)
 
 
 @case
@@ -563,22 +576,14 @@ def state_resumes_bit_for_bit():
     options = dict(sparsifier="dgc", feedback="momentum", clip=2.0)
     whole = made(**options)
     train(whole, all_batches[:3])
-    file = io.BytesIO()
-    torch.save({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)}, file)
+    saved = through_a_file(checkpoint_of(whole))
     train(whole, all_batches[3:])
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
     other = made(**options)
-    other.load_state_dict(saved["model"])
-    sf.load_state_dict(other, saved["sparfuse"])
+    resume(other, saved)
     train(other, all_batches[3:])
-    for a, b in zip(whole.parameters(), other.parameters()):
-        assert torch.equal(a, b)
+    require_alike(whole, other)
     # From twice as many ranks: the mean that is still to be applied stays.
-    states = gathered(saved["sparfuse"])
-    for state in states:
-        state["world_size"] = 2 * len(states)
-    doubled = states + [{**state, "rank": state["rank"] + len(states)} for state in states]
+    doubled = of_twice_as_many_ranks(saved["sparfuse"])
     sf.load_state_dict(other, doubled)
     now = sf.state_dict(other)["residuals"]
     for store, tensors in now.items():
@@ -594,7 +599,6 @@ def state_resumes_bit_for_bit():
         "is a ndarray; expected a tensor": {**one, "residuals": as_arrays},
     }.items():
         refuses(text, lambda wrong=wrong: sf.load_state_dict(other, wrong))
-    sf.detach(whole), sf.detach(other)
 
 
 @case
@@ -609,26 +613,23 @@ def every_method_resumes_bit_for_bit():
     for options in chosen:
         whole = made(density=0.1, **options)
         train(whole, all_batches[:3])
-        saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
+        saved = checkpoint_of(whole)
         if saved["sparfuse"]["remembered"]:
             remember.add(options["method"])
         train(whole, all_batches[3:])
         other = made(density=0.1, **options)
-        other.load_state_dict(saved["model"])
-        sf.load_state_dict(other, saved["sparfuse"])
+        resume(other, saved)
         again = sf.state_dict(other)
         for place, numbers in saved["sparfuse"]["remembered"].items():
             assert torch.equal(again["remembered"][place], numbers), (options, place)
         train(other, all_batches[3:])
-        for (name, a), b in zip(whole.named_parameters(), other.parameters()):
-            assert torch.equal(a, b), (options, name)
+        require_alike(whole, other, options)
         sf.detach(whole), sf.detach(other)
     assert {"oktopk", "powersgd", "adtopk-i", "adtopk-t", "wfbp"} <= remember, remember
     del saved["sparfuse"]["remembered"]  # a state of an earlier version
     model = made(density=0.1, **options)
     sf.load_state_dict(model, saved["sparfuse"])
     assert sf.state_dict(model)["remembered"] == {}
-    sf.detach(model)
 
 
 # A collective in Python, of which parts of the cases are made.
@@ -723,48 +724,35 @@ def parts_in_python_resume_bit_for_bit():
     ):
         whole = made(**options)
         train(whole, all_batches[:3])
-        file = io.BytesIO()
-        torch.save({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)}, file)
+        saved = through_a_file(checkpoint_of(whole))
         train(whole, all_batches[3:])
-        file.seek(0)
-        saved = torch.load(file, weights_only=True)
         assert set(saved["sparfuse"]["parts"]) == kinds, saved["sparfuse"]["parts"]
         other = made(**options)
         train(other, all_batches[5:])  # what it remembers by now is replaced
-        other.load_state_dict(saved["model"])
-        sf.load_state_dict(other, saved["sparfuse"])
+        resume(other, saved)
         again = sf.state_dict(other)["parts"]
         for kind, memory in saved["sparfuse"]["parts"].items():
             assert again[kind]["count"] == memory["count"], kind
             for name, tensor in memory["seen"].items():
                 assert torch.equal(again[kind]["seen"][name], tensor), (kind, name)
         train(other, all_batches[3:])
-        for (name, a), b in zip(whole.named_parameters(), other.parameters()):
-            assert torch.equal(a, b), (options, name)
+        require_alike(whole, other, options)
         without = {**saved["sparfuse"], "parts": {}}
         if dist.get_rank() == 0:
             text = "the state has nothing that it remembered"
             refuses(text, lambda: sf.load_state_dict(other, without))
         # From twice as many ranks: the memories begin anew.
-        states = gathered(saved["sparfuse"])
-        for state in states:
-            state["world_size"] = 2 * len(states)
-        doubled = states + [{**state, "rank": state["rank"] + len(states)} for state in states]
-        sf.load_state_dict(other, doubled)
+        sf.load_state_dict(other, of_twice_as_many_ranks(saved["sparfuse"]))
         for kind, memory in sf.state_dict(other)["parts"].items():
             assert memory["count"] == 0 and memory["seen"] == {}, (kind, memory)
         sf.detach(whole), sf.detach(other)
     model = made(sparsifier=part("Odd"))
-    file = io.BytesIO()
-    torch.save(sf.state_dict(model), file)
-    file.seek(0)
-    sf.load_state_dict(model, torch.load(file, weights_only=True))
+    sf.load_state_dict(model, through_a_file(sf.state_dict(model)))
     sf.detach(model)
     model = made(method="wfbp")
     text = "what a quantizer in Python remembered, and the method has none"
     wrong = {**saved["sparfuse"], **{k: v for k, v in sf.state_dict(model).items() if k != "parts"}}
     refuses(text, lambda: sf.load_state_dict(model, wrong))
-    sf.detach(model)
 
 
 @case
@@ -812,7 +800,7 @@ def averages_of_collectives_resume_bit_for_bit():
         whole = made(**options)
         assert sf.state_dict(whole)["averages"] == {}
         train(whole, all_batches[:3])
-        saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
+        saved = checkpoint_of(whole)
         assert set(saved["sparfuse"]["averages"]) == stores
         train(whole, all_batches[3:])
         for lacks in (False, True):
@@ -836,7 +824,7 @@ def averages_of_collectives_resume_bit_for_bit():
 def report_and_trace():
     model = made()
     with tempfile.TemporaryDirectory() as folder, sf.trace(folder + "/step.json"):
-        loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+        loss_of(model, batch_of_rank()).backward()
     report = sf.report()
     kept = sum(max(1, round(0.05 * p.numel())) for p in model.parameters())
     assert 0 < report["density"] < 0.08 and report["steps"] == 1, report
@@ -849,7 +837,6 @@ def report_and_trace():
         "steps = 0": {"path": "step.json", "steps": 0},
     }.items():
         refuses(text, sf.trace(**given).__enter__)
-    sf.detach(model)
 
 
 @case
@@ -884,14 +871,12 @@ def comm_hook_resumes_bit_for_bit():
 
     whole, state = started()
     train(whole, all_batches[:3])
-    saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(state)})
+    saved = checkpoint_of(whole, state)
     train(whole, all_batches[3:])
     other, state = started()
-    other.load_state_dict(saved["model"])
-    sf.load_state_dict(state, saved["sparfuse"])
+    resume(other, saved, state)
     train(other, all_batches[3:])
-    for a, b in zip(whole.parameters(), other.parameters()):
-        assert torch.equal(a, b)
+    require_alike(whole, other)
     refuses("the first result of sf.comm_hook", lambda: sf.state_dict(other))
     report = sf.report(state)
     assert report["steps"] == 6 and report["total"]["sent_bytes"] > report["sent_bytes"], report
@@ -903,7 +888,7 @@ def comm_hook_resumes_bit_for_bit():
 
 @case
 def comm_hook_that_gets_a_wrong_gradient():
-    batch = batches("mlp", dist.get_rank(), 1)[0]
+    batch = batch_of_rank()
     last = dist.get_rank() == dist.get_world_size() - 1
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     ddp = nn.parallel.DistributedDataParallel(mlp())
@@ -1186,10 +1171,7 @@ def local_steps_keep_reset_or_average_the_inner_state():
                         torch.testing.assert_close(found[key], mean, rtol=1e-5, atol=1e-9)
                     else:
                         assert torch.equal(found[key], left[key]), (name, key)
-            for batch in given[2:]:  # training goes on
-                inner.zero_grad()
-                loss_of(model, batch).backward()
-                inner.step()
+            train(model, given[2:], inner)  # it goes on
     refuses('expected "keep", "reset" or "average"',
             lambda: sf.local_steps(model, inner, every=2, inner_state="drop").__enter__())
 
@@ -1210,12 +1192,6 @@ def local_steps_resume_in_the_middle_of_a_window():
 def resumes_in_the_middle(windows, saved_after, made, momentum=0.0):
     given = batches("mlp", dist.get_rank(), 12)
 
-    def run(model, inner, batches_):
-        for batch in batches_:
-            inner.zero_grad()
-            loss_of(model, batch).backward()
-            inner.step()
-
     def within(model, inner, **changes):
         options = {"method": "wfbp", "density": 0.25, "threads": 1, **windows, **changes}
         return sf.local_steps(model, inner, **options)
@@ -1224,13 +1200,10 @@ def resumes_in_the_middle(windows, saved_after, made, momentum=0.0):
     whole = mlp()
     inner = torch.optim.SGD(whole.parameters(), lr=0.1, momentum=momentum)
     with within(whole, inner):
-        run(whole, inner, given[:saved_after])
-        file = io.BytesIO()
-        torch.save(sf.state_dict(whole), file)
+        train(whole, given[:saved_after], inner)
+        saved = through_a_file(sf.state_dict(whole))
         kept = copy.deepcopy(inner.state_dict())
-        run(whole, inner, given[saved_after:])
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
+        train(whole, given[saved_after:], inner)
     assert saved["made"] == made and saved["steps"] == (2 if windows.get("fragments") else 1)
     assert bool(saved["under_way"]) == bool(windows.get("delay"))
     moved = [not torch.equal(saved["anchors"][n], p) for n, p in saved["parameters"].items()]
@@ -1241,13 +1214,12 @@ def resumes_in_the_middle(windows, saved_after, made, momentum=0.0):
     inner.load_state_dict(kept)
     with within(other, inner):
         sf.load_state_dict(other, saved)
-        run(other, inner, given[saved_after:])
+        train(other, given[saved_after:], inner)
         less = {key: value for key, value in saved.items() if key != "anchors"}
         refuses('no "anchors"', lambda: sf.load_state_dict(other, less))
         more = {**saved, "world_size": 1 + saved["world_size"]}
         refuses("state lacks rank", lambda: sf.load_state_dict(other, more))
-    for a, b in zip(whole.parameters(), other.parameters()):
-        assert torch.equal(a, b)
+    require_alike(whole, other)
     with within(other, inner, every=8, delay=0):
         refuses("windows of 4", lambda: sf.load_state_dict(other, saved))
     with within(other, inner, fragments=4, delay=0):
@@ -1291,9 +1263,7 @@ def replicas_of_shards():
     uninterrupted = started()
     refuses("no gradient has come", lambda: sf.state_dict(uninterrupted))
     train(uninterrupted, given[:3])
-    saved = copy.deepcopy(
-        {"model": uninterrupted.state_dict(), "sparfuse": sf.state_dict(uninterrupted)}
-    )
+    saved = checkpoint_of(uninterrupted)
     train(uninterrupted, given[3:])
     resumed = started()
     resumed.load_state_dict(saved["model"])
@@ -1324,7 +1294,7 @@ def part_in_python():
     options = {"planner": f"python:{path}:Pairs", "feedback": f"python:{path}:Fade", "density": 0.05}
     equals_method("mlp", {"method": "wfbp", **options})
     model = made(method="wfbp", **options)
-    loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+    loss_of(model, batch_of_rank()).backward()
     assert sf.report(model)["python_seconds"] > 0
     sf.detach(model)
     dist.barrier()
@@ -1392,7 +1362,7 @@ def part_that_ends_midway(kind, name, own, theirs):
     parts = {"planner": "layer-wise", "sparsifier": "topk", "feedback": "residual"}
     parts |= {"strategy": "ahead", "collective": "sparse-allgather", kind: write_parts(BAD_PARTS)(name)}
     model = sf.distribute(mlp(), parts, density=0.05, threads=1, deadline_seconds=2)
-    batch = batches("mlp", dist.get_rank(), 1)[0]
+    batch = batch_of_rank()
     loss_of(model, batch).backward()
     model.zero_grad()
     os.environ["STUCK"] = "1"
@@ -1431,14 +1401,13 @@ def detached_on_one_rank():
 def group_of_some_ranks():
     alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
     model = made(group=alone[dist.get_rank()], method="dense")
-    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    loss = loss_of(model, batch_of_rank())
     local = local_gradients(model, loss)
     with tempfile.TemporaryDirectory() as folder:
         with sf.trace(Path(folder) / "own.json"):  # by the group's rank 0, which each process is
             loss.backward()
         assert json.loads((Path(folder) / "own.json").read_text())["traceEvents"]
     require_equal(model, {name: gradient.numpy() for name, gradient in local.items()})
-    sf.detach(model)
 
 
 @case
@@ -1494,7 +1463,7 @@ def detached_many_times():
     for step in range(30):
         sf.distribute(model, "wfbp", threads=1)
         if step % 10 == 0:
-            loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+            loss_of(model, batch_of_rank()).backward()
         sf.detach(model)
         model.zero_grad()
         if step == 4:
@@ -1540,8 +1509,7 @@ def buffers_of_all_kinds_begin_as_rank_0s():
         found = gathered(buffer.to_dense().clone())
         assert all(torch.equal(found[0], other) for other in found), name
     oracle = Oracle(model, "wfbp", density=0.05)
-    require_oracles_step(model, oracle, batches("mlp", dist.get_rank(), 1)[0])
-    sf.detach(model)
+    require_oracles_step(model, oracle, batch_of_rank())
 
 
 @case
@@ -1571,21 +1539,20 @@ def models_that_are_dropped_are_closed():
     before = threads(), len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         dropped = made()
-        loss_of(dropped, batches("mlp", dist.get_rank(), 1)[0]).backward()
+        loss_of(dropped, batch_of_rank()).backward()
         del dropped
         gc.collect()
         with sf.no_sync():  # of the only model that there is
-            loss_of(kept, batches("mlp", dist.get_rank(), 1)[0]).backward()
+            loss_of(kept, batch_of_rank()).backward()
         dist.barrier()
     for _ in range(2):  # a hook's state closes with its last reference
         ddp = nn.parallel.DistributedDataParallel(mlp())
         ddp.register_comm_hook(*sf.comm_hook("wfbp", ddp, density=0.05, threads=1))
-        loss_of(ddp, batches("mlp", dist.get_rank(), 1)[0]).backward()
+        loss_of(ddp, batch_of_rank()).backward()
         del ddp
         gc.collect()
         dist.barrier()
     assert (threads(), len(os.listdir("/proc/self/fd"))) == before
-    sf.detach(kept)
 
 
 @case
@@ -1685,7 +1652,7 @@ class Scattered(torch.autograd.Function):
 
 @case
 def refusals_of_a_step():
-    inputs, targets = batches("mlp", dist.get_rank(), 1)[0]
+    inputs, targets = batch_of_rank()
     last = dist.get_world_size() - 1  # one rank alone makes the mistake, and all raise
 
     def check(text, spoil, model=None, loss=None):
@@ -1770,7 +1737,6 @@ def refusals_of_a_step():
     ):
         parameter.grad = gradient
     raises(sparfuse.Error, "no backward.. made averages since the last step", optimizer.step)
-    sf.detach(model)
 
 
 class Branches(nn.Module):
@@ -1787,7 +1753,7 @@ class Branches(nn.Module):
 
 @case
 def averages_that_were_not_cleared():
-    inputs = batches("mlp", dist.get_rank(), 1)[0][0]
+    inputs = batch_of_rank()[0]
     model = sf.distribute(Branches(), "wfbp", density=0.05, threads=1)
     for clip in (False, True):
         model(inputs).sum().backward()
@@ -1796,7 +1762,6 @@ def averages_that_were_not_cleared():
         refuses("zero_grad", lambda: model(inputs).sum().backward())
         model.zero_grad(set_to_none=clip)
     model(inputs, 1).sum().backward()
-    sf.detach(model)
 
 
 # --- Cases that end their processes ---
@@ -1861,10 +1826,9 @@ def strangers_at_the_port():
         sf._start._listener = listen
     for address in ports:
         raises(ConnectionRefusedError, "", lambda at=address: socket.create_connection(at))
-    loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+    loss_of(model, batch_of_rank()).backward()
     for visit in visits:
         visit.close()
-    sf.detach(model)
 
 
 @case
@@ -1964,7 +1928,7 @@ def interrupt_while_ranks_connect():
 @case
 def forked_child():
     model = made()
-    batch = batches("mlp", dist.get_rank(), 1)[0]
+    batch = batch_of_rank()
     loss_of(model, batch).backward()
     child = os.fork()
     if child == 0:
@@ -1977,18 +1941,24 @@ def forked_child():
     assert os.waitpid(child, 0)[1] == 0
     model.zero_grad()
     loss_of(model, batch).backward()
-    sf.detach(model)
 
 
 @case
 def exit_without_cleaning_up():
     model = made()
-    loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+    loss_of(model, batch_of_rank()).backward()
 
 
 # After these, ranks are lost or leave the group at different times.
 ENDS = ("killed_rank", "killed_before_it_connects", "stopped_rank", "interrupt", "part_that_spins",
         "part_that_holds_the_lock")  # fmt: skip
+
+
+def detach_all():
+    """Detaches the models that a case has left, so that the next begins without any."""
+    sf._close_models_that_are_gone()
+    for model in [distributed.module() for distributed in sf._models]:
+        sf.detach(model)
 
 
 def run(rank, ranks, names, store):
@@ -2002,6 +1972,8 @@ def run(rank, ranks, names, store):
         if name in ENDS:
             print(f"{name} ok", flush=True)
             return
+        if name != "exit_without_cleaning_up":
+            detach_all()
         dist.barrier()
         if rank == 0:
             print(f"{name} ok", flush=True)

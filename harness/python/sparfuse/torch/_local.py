@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import torch
 
 from sparfuse import _core, _method
 from sparfuse.torch import _staging, _start, _state
-from sparfuse.torch._model import nothing
+from sparfuse.torch._model import NotCopied
 from sparfuse.torch._report import Counts
 
 _OWN = ("every", "made", "anchors", "parameters", "outer")
@@ -73,37 +74,21 @@ class Fragment:
             parameter.copy_(anchor)
 
 
-class Round:
-    """Exchanges each fragment's move since its anchor, the parameters that ranks have in common."""
+@dataclasses.dataclass(eq=False, repr=False)
+class Round(NotCopied):
+    """Exchanges each fragment's move since its anchor, the parameters that ranks have in common. A copy
+    of the model is in no context."""
 
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        fragments: list[Fragment],
-        inner: Any,
-        outer: Any,
-        every: int,
-        delay: int,
-        mix: float,
-        inner_state: str,
-        group: Any,
-    ) -> None:
-        self.model = model
-        self.fragments = fragments
-        self.inner = inner
-        self.inner_state = inner_state
-        self.group = group
-        self.outer = outer
-        self.every = every
-        self.delay = delay
-        self.mix = mix
-        self.made = 0  # steps of this window
-
-    def __deepcopy__(self, memo: Any) -> None:
-        return None
-
-    def __reduce__(self) -> Any:  # a copy of the model is in no context
-        return (nothing, ())
+    model: torch.nn.Module
+    fragments: list[Fragment]
+    inner: Any
+    outer: Any
+    every: int
+    delay: int
+    mix: float
+    inner_state: str
+    group: Any
+    made: int = 0  # steps of this window
 
     @property
     def rank(self) -> Any:

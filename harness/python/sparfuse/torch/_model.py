@@ -70,10 +70,24 @@ class _End:
         self._model._backward_ended(self._task)
 
 
-class DistributedModel:
+def nothing() -> None:
+    """Makes the None that a copied or pickled model has instead of its hooks."""
+
+
+class NotCopied:
+    """What a model has beside its parameters: copies and pickles of it are None."""
+
+    def __deepcopy__(self, memo: Any) -> None:
+        return None
+
+    def __reduce__(self) -> Any:
+        return (nothing, ())
+
+
+class DistributedModel(NotCopied):
     """The hooks on a module's parameters, and the rank that gets their gradients.
 
-    A copy of the module is not distributed: copies and pickles of this object are None.
+    A copy of the module is not distributed.
     """
 
     def __init__(
@@ -460,13 +474,3 @@ class DistributedModel:
             del _open[task]
         self.rank.close()
         self._drop()  # the rank uses the gradients' memory until then
-
-    def __deepcopy__(self, memo: Any) -> None:
-        return None
-
-    def __reduce__(self) -> Any:
-        return (nothing, ())
-
-
-def nothing() -> None:
-    """Makes the None that a copied or pickled model has instead of its hooks."""

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from sparfuse import _core
 from sparfuse.torch import _staging, _start, _state
-from sparfuse.torch._model import nothing
+from sparfuse.torch._model import NotCopied
 from sparfuse.torch._report import Counts
 
 
@@ -68,17 +68,12 @@ class _Group:
             self._end()
 
 
-class Replicas:
-    """The parameter groups of a model after fully_shard, each with a rank of its own."""
+class Replicas(NotCopied):
+    """The parameter groups of a model after fully_shard, each with a rank of its own. A copy of the model
+    has no hooks."""
 
     def __init__(self) -> None:
         self.groups: list[_Group] = []
-
-    def __deepcopy__(self, memo: Any) -> None:
-        return None
-
-    def __reduce__(self) -> Any:  # a copy of the model has no hooks
-        return (nothing, ())
 
     def started(self, what: str) -> list[_Group]:
         found = [group for group in self.groups if group.rank is not None]

@@ -15,27 +15,33 @@ def basis(n):
     return rows
 
 
-def cuts(extent, target, divisor):
-    if divisor:
+def cuts(extent, target, tiles):
+    if tiles == "divisor":
         target = max(size for size in range(1, target + 1) if extent % size == 0)
     return [slice(b, min(b + target, extent)) for b in range(0, extent, target)]
+
+
+def drawn(rng, shapes, ranks, mean=0):
+    """The gradients of each rank, {name: array}."""
+    draw = lambda shape: (rng.normal(size=shape) + mean).astype(np.float32)
+    return [{name: draw(shape) for name, shape in shapes.items()} for _ in range(ranks)]
 
 
 class Plain:
     """DeMo for one tensor in float64, written from the paper."""
 
-    def __init__(self, shape, ranks, rate, decay, k, tile, divisor=False, senders=False):
+    def __init__(self, shape, ranks, k, tile, tiles="short", combine="ranks", rate=0.1, decay=0.999):
         self.matrix = (1, int(np.prod(shape))) if len(shape) < 2 else (shape[0], -1)
         self.momenta = [np.zeros(shape) for _ in range(ranks)]
-        self.rate, self.decay, self.k, self.senders = rate, decay, k, senders
-        self.tile, self.divisor = tile, divisor
+        self.rate, self.decay, self.k, self.combine = rate, decay, k, combine
+        self.tile, self.tiles = tile, tiles
 
     def step(self, gradients):
         q = np.zeros(self.momenta[0].shape).reshape(self.matrix)
         for r, gradient in enumerate(gradients):
             self.momenta[r] = self.decay * self.momenta[r] + self.rate * gradient
-        for down in cuts(q.shape[0], self.tile, self.divisor):
-            for across in cuts(q.shape[1], self.tile, self.divisor):
+        for down in cuts(q.shape[0], self.tile, self.tiles):
+            for across in cuts(q.shape[1], self.tile, self.tiles):
                 total, count = 0, 0
                 for momentum in self.momenta:
                     part = momentum.reshape(self.matrix)[down, across]
@@ -46,7 +52,7 @@ class Plain:
                     sent[kept] = c[kept]
                     total, count = total + sent, count + np.isin(np.arange(c.size), kept)
                     part -= d.T @ sent.reshape(part.shape) @ a
-                by = np.maximum(count, 1) if self.senders else len(self.momenta)
+                by = np.maximum(count, 1) if self.combine == "senders" else len(self.momenta)
                 q[down, across] = d.T @ (total / by).reshape(part.shape) @ a
         return q.reshape(self.momenta[0].shape)
 
@@ -71,21 +77,12 @@ class Steps(unittest.TestCase):
         ]:
             with self.subTest(shape=shape, **options):
                 m = sparfuse.Method("demo", 3, [("w", shape)], rate=0.1, threads=1, **options)
-                plain = Plain(
-                    shape,
-                    3,
-                    0.1,
-                    0.999,
-                    options["k"],
-                    options["tile"],
-                    options.get("tiles") == "divisor",
-                    options.get("combine") == "senders",
-                )
+                plain = Plain(shape, 3, **options)
                 w = np.zeros(shape)
                 for _ in range(12):
-                    g = [(rng.normal(size=shape) + 0.3).astype(np.float32) for _ in range(3)]
-                    q = m.step([{"w": each} for each in g])["w"]
-                    expected = plain.step([each.astype(np.float64) for each in g])
+                    g = drawn(rng, {"w": shape}, 3, 0.3)
+                    q = m.step(g)["w"]
+                    expected = plain.step([each["w"].astype(np.float64) for each in g])
                     np.testing.assert_allclose(q, expected, atol=2e-5)
                     w = w * (1 - 0.01 * 0.1) - 0.01 * np.sign(q)
                 for rank in range(3):
@@ -100,37 +97,16 @@ class Steps(unittest.TestCase):
         shapes = {"a": (9, 20), "b": (50,), "c": (6, 7)}
         for ranks, combine in ((4, "ranks"), (6, "ranks"), (4, "senders")):
             with self.subTest(ranks=ranks, combine=combine):
-                m = sparfuse.Method(
-                    "flexdemo",
-                    ranks,
-                    list(shapes.items()),
-                    ranks_per_node=2,
-                    rate=0.1,
-                    k=5,
-                    tile=8,
-                    combine=combine,
-                    threads=1,
-                    verify=True,
-                )
-                nodes = ranks // 2
-                plain = {
-                    name: Plain(shape, nodes, 0.1, 0.999, 5, 8, senders=combine == "senders")
-                    for name, shape in shapes.items()
-                }
+                options = {"rate": 0.1, "k": 5, "tile": 8, "combine": combine}
+                given = {**options, "ranks_per_node": 2, "threads": 1, "verify": True}
+                m = sparfuse.Method("flexdemo", ranks, shapes, **given)
+                plain = {name: Plain(shape, ranks // 2, **options) for name, shape in shapes.items()}
                 for _ in range(8):
-                    g = [
-                        {
-                            name: (rng.normal(size=shape) + 0.3).astype(np.float32)
-                            for name, shape in shapes.items()
-                        }
-                        for _ in range(ranks)
-                    ]
+                    g = drawn(rng, shapes, ranks, 0.3)
                     q = m.step(g)
                     for name in shapes:
-                        sums = [
-                            g[2 * n][name].astype(np.float64) + g[2 * n + 1][name]
-                            for n in range(nodes)
-                        ]
+                        own = [each[name].astype(np.float64) for each in g]
+                        sums = [one + other for one, other in zip(own[::2], own[1::2])]
                         # Averages are over all ranks, Plain's over nodes, of sums of two.
                         expected = plain[name].step(sums) / 2
                         np.testing.assert_allclose(q[name], expected, atol=2e-5)
@@ -142,7 +118,7 @@ class Steps(unittest.TestCase):
 
     def test_nodes_lose_nothing_of_what_others_select(self):
         rng = np.random.default_rng(6)
-        layout = [("w", (40, 6)), ("b", (7,))]
+        shapes = {"w": (40, 6), "b": (7,)}
         for strategy, collective, sparsifier in (
             ("node-tensors", "powersgd-factors", "none"),
             ("node-tensors", "arc-rows", "topk"),
@@ -150,23 +126,13 @@ class Steps(unittest.TestCase):
             ("node-shards", "moment-mask", "topk"),
         ):
             with self.subTest(strategy=strategy, collective=collective):
-                parts = {
-                    "strategy": strategy,
-                    "planner": "by-count",
-                    "planner_options": {"units": 1},
-                    "sparsifier": sparsifier,
-                    "feedback": "residual",
-                    "collective": collective,
-                }
-                m = sparfuse.Method(
-                    parts, 6, layout, ranks_per_node=3, density=0.2, threads=1, verify=True
-                )
-                left = {name: np.zeros(shape) for name, shape in layout}
+                parts = {"strategy": strategy, "planner": "by-count", "planner_options": {"units": 1}}
+                parts |= {"sparsifier": sparsifier, "feedback": "residual", "collective": collective}
+                given = {"ranks_per_node": 3, "density": 0.2, "threads": 1, "verify": True}
+                m = sparfuse.Method(parts, 6, shapes, **given)
+                left = {name: np.zeros(shape) for name, shape in shapes.items()}
                 for _ in range(10):
-                    g = [
-                        {name: rng.normal(size=shape).astype(np.float32) for name, shape in layout}
-                        for _ in range(6)
-                    ]
+                    g = drawn(rng, shapes, 6)
                     averages = m.step(g)
                     for name in left:
                         left[name] += sum(each[name].astype(np.float64) for each in g)
@@ -182,13 +148,8 @@ class Steps(unittest.TestCase):
             for name in ("demo", "flexdemo")
         ]
         for _ in range(4):
-            g = [
-                {"w": rng.normal(size=(9, 20)).astype(np.float32), "b": np.ones(30, np.float32) * r}
-                for r in range(3)
-            ]
-            a, b = (m.step(g) for m in methods)
-            for name in a:
-                np.testing.assert_array_equal(a[name], b[name])
+            g = drawn(rng, {"w": (9, 20), "b": (30,)}, 3)
+            np.testing.assert_equal(*(m.step(g) for m in methods))
 
     def test_bytes(self):
         m = sparfuse.Method("demo", 2, [("w", (64, 64)), ("b", (10,))], threads=1)
@@ -251,8 +212,8 @@ class Transforms(unittest.TestCase):
         x = np.random.default_rng(1).normal(size=(70, 9, 15)).astype(np.float32)
         for tiles in ["short", "divisor"]:
             got, expected = sparfuse.dct(x, 64, tiles), []
-            for down in cuts(70, 64, tiles == "divisor"):
-                for across in cuts(135, 64, tiles == "divisor"):
+            for down in cuts(70, 64, tiles):
+                for across in cuts(135, 64, tiles):
                     part = x.reshape(70, 135)[down, across].astype(np.float64)
                     d, a = basis(part.shape[0]), basis(part.shape[1])
                     expected.append((d @ part @ a.T).ravel())
@@ -282,11 +243,7 @@ class Refusals(unittest.TestCase):
             (sparfuse.ConfigError, "tile = 65", lambda: sparfuse.dct(x, 65)),
             (sparfuse.ConfigError, 'tiles = "long"', lambda: sparfuse.dct(x, tiles="long")),
             (sparfuse.ConfigError, "has 4 elements", lambda: sparfuse.idct(x, (5,))),
-            (
-                sparfuse.NumericError,
-                "element 1",
-                lambda: sparfuse.dct(np.float32([1, np.inf])),
-            ),
+            (sparfuse.NumericError, "element 1", lambda: sparfuse.dct(np.float32([1, np.inf]))),
             (TypeError, "float64", lambda: sparfuse.dct(np.ones(4))),
         ]:
             with self.assertRaisesRegex(error, words):

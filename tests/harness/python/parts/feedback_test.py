@@ -4,13 +4,9 @@ import unittest
 
 import numpy as np
 from common import bits, gradient
+from usable_torch import installed as torch
 
 import sparfuse
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 
 class Feedback(unittest.TestCase):

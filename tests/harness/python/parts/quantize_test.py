@@ -4,13 +4,9 @@ import unittest
 
 import numpy as np
 from common import Refusals, bits, gradient, lets_others_run
+from usable_torch import installed as torch
 
 import sparfuse
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 NAMES = [entry["name"] for entry in sparfuse.list_quantizers()]
 SHAPES = [(1,), (33,), (50, 40), (8, 4, 3, 3), (70_001,)]

@@ -7,13 +7,9 @@ import unittest
 
 import numpy as np
 from common import Refusals, bits, gradient, lets_others_run
+from usable_torch import installed as torch
 
 import sparfuse
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 
 def top_k(g, k):
