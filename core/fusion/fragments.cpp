@@ -19,7 +19,6 @@ class Fragments final : public Planner {
  public:
   Fragments(std::size_t fragments, std::size_t stripes, std::string runs)
       : fragments_(fragments), stripes_(stripes), runs_(std::move(runs)) {}
-  std::string_view name() const noexcept override { return kFragmentsPlanner; }
 
   // Each run ends with the tensor that brings it nearest to its share of the elements.
   Plan MakePlan(const PlanInput& input) const override {

@@ -146,8 +146,6 @@ std::uint64_t PlannedPayloadBytes(const GradientLayout& layout, std::size_t tens
   return kSparseElementBytes * KeptCount(layout.tensor(tensor).numel, density);
 }
 
-namespace {}  // namespace
-
 MergedTimes::MergedTimes(const PlanInput& input, std::string_view planner)
     : input_(input), times_(input, planner) {
   for (std::size_t t = 0; t < input.layout.tensors(); ++t) {
@@ -178,6 +176,12 @@ Plan PlanOfLengths(std::span<const std::size_t> lengths, const PlanInput& input)
     first += length;
   }
   return plan;
+}
+
+std::vector<std::size_t> EqualLengths(std::size_t tensors, std::size_t each) {
+  std::vector<std::size_t> lengths(tensors / each, each);
+  if (tensors % each > 0) lengths.push_back(tensors % each);
+  return lengths;
 }
 
 }  // namespace sparfuse

@@ -96,5 +96,7 @@ class MergedTimes {
 // The plan with lengths[u] tensors in unit u, sparsified as the method does it.
 // Precondition: the lengths add up to the tensors of the layout.
 Plan PlanOfLengths(std::span<const std::size_t> lengths, const PlanInput& input);
+// The lengths of units of `each` tensors, at least 1; the last has the rest.
+std::vector<std::size_t> EqualLengths(std::size_t tensors, std::size_t each);
 
 }  // namespace sparfuse
