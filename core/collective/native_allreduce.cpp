@@ -6,12 +6,11 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/even_rounds.hpp"
 
 namespace sparfuse {
 namespace {
 
-class Native final : public Collective, public EvenCollective {
+class Native final : public CountedAsRing {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
     if (!communicator.has_native_all_reduce()) {
@@ -20,13 +19,6 @@ class Native final : public Collective, public EvenCollective {
                                        "\" has no all-reduce of its own; use ring-allreduce");
     }
     co_await Complete(communicator.NativeAllReduceSum(buffers.dense));
-  }
-  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
-  }
-  void AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
-                     std::vector<Round>& rounds) const override {
-    AddEvenRingAllReduceRounds(payload_bytes / sizeof(float), topology, rounds);
   }
 };
 
@@ -38,9 +30,7 @@ CollectiveDescriptor NativeAllReduce() {
           .source = "the backend's own (MPI_Iallreduce, ncclAllReduce)",
           .revision = 1,
           .payload = PayloadKind::kDense,
-          .make = [](const Options&) -> std::unique_ptr<Collective> {
-            return std::make_unique<Native>();
-          },
+          .make = MakePlain<Native>,
           .native = true,
           .backends = kBackends,
           .of_library = true,

@@ -86,9 +86,7 @@ CollectiveDescriptor NcclAllGather() {
           .source = "the backend's own (NCCL)",
           .revision = 1,
           .payload = PayloadKind::kSparse,
-          .make = [](const Options&) -> std::unique_ptr<Collective> {
-            return std::make_unique<NcclGather>();
-          },
+          .make = MakePlain<NcclGather>,
           .native = true,
           .backends = kBackends,
           .of_library = true,

@@ -12,7 +12,6 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/even_rounds.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
@@ -203,45 +202,43 @@ RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
   return RingRounds(EvenShards(elements, topology), topology, kAllReduceHalves);
 }
 
-void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
-                                std::vector<Round>& rounds) {
-  AddRounds(EvenShards(elements, topology), topology, kAllReduceHalves, sizeof(float), rounds);
+RoundPlan CountedAsRing::Rounds(const ExchangeSizes& sizes, const Topology& topology) const {
+  return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
+}
+
+bool CountedAsRing::AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
+                                  std::vector<Round>& rounds) const {
+  const Shards shards = EvenShards(payload_bytes / sizeof(float), topology);
+  AddRounds(shards, topology, kAllReduceHalves, sizeof(float), rounds);
+  return true;
 }
 
 namespace {
 
-class Ring final : public Collective, public EvenCollective {
+class Ring final : public CountedAsRing {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     return RunRingAllReduce(communicator, buffers.dense, tag);
-  }
-  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
-  }
-  void AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
-                     std::vector<Round>& rounds) const override {
-    AddEvenRingAllReduceRounds(payload_bytes / sizeof(float), topology, rounds);
   }
 };
 
 // One of the two halves, rotated so that shard j is reduced on, or comes from, rank j. Shards are
 // even unless the exchange has parts of its own (ExchangeBuffers::part_begins).
+template <bool kReduces>
 class HalfRing final : public Collective {
  public:
-  explicit HalfRing(bool reduces) : reduces_(reduces) {}
-
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     RequireHost(descriptor().name, communicator);
     const Place place(communicator, buffers.dense, buffers.part_begins);
     if (place.ranks == 1 || buffers.dense.empty()) co_return;
-    if (reduces_) {
+    if (kReduces) {
       co_await ReduceAround(communicator, place, place.rank + place.ranks - 1, tag);
     } else {
       co_await GatherAround(communicator, place, place.rank, tag);
     }
   }
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    const RingHalf half{reduces_ ? 0u : 1u, reduces_};
+    const RingHalf half{kReduces ? 0u : 1u, kReduces};
     Shards shards = EvenShards(sizes.payload_bytes.front() / sizeof(float), topology);
     std::vector<std::uint32_t> begins;
     if (!sizes.part_bytes.empty() && !sizes.part_bytes.front().empty()) {
@@ -250,51 +247,29 @@ class HalfRing final : public Collective {
     }
     return RingRounds(shards, topology, {&half, 1});
   }
-
- private:
-  bool reduces_;
 };
 
-CollectiveDescriptor HalfOfAllreduce(std::string_view name,
-                                     std::unique_ptr<Collective> (*make)(const Options&)) {
-  return {.name = name,
-          .source = "Patarasuk & Yuan, JPDC 2009",
-          .revision = 1,
-          .payload = PayloadKind::kDense,
-          .make = make,
-          .host_memory = true};
-}
+constexpr std::string_view kSource = "Patarasuk & Yuan, JPDC 2009";
 
 }  // namespace
 
 CollectiveDescriptor RingAllReduce() {
   return {.name = "ring-allreduce",
-          .source = "Patarasuk & Yuan, JPDC 2009",
+          .source = kSource,
           .revision = 1,
           .payload = PayloadKind::kDense,
-          .make = [](const Options&) -> std::unique_ptr<Collective> {
-            return std::make_unique<Ring>();
-          },
+          .make = MakePlain<Ring>,
           .of_library = true,
           .host_memory = true,
           .summary = "dense sums around a ring: reduce-scatter, then all-gather"};
 }
 
 const Collective& RingReduceScatter() {
-  static const CollectiveDescriptor kDescriptor = HalfOfAllreduce(
-      "ring-reduce-scatter",
-      [](const Options&) { return std::unique_ptr<Collective>(std::make_unique<HalfRing>(true)); });
-  static const auto kMade = MakeCollective(kDescriptor);
-  return *kMade;
+  return OnlyOne<HalfRing<true>>("ring-reduce-scatter", kSource, PayloadKind::kDense);
 }
 
 const Collective& RingAllGather() {
-  static const CollectiveDescriptor kDescriptor =
-      HalfOfAllreduce("ring-allgather", [](const Options&) {
-        return std::unique_ptr<Collective>(std::make_unique<HalfRing>(false));
-      });
-  static const auto kMade = MakeCollective(kDescriptor);
-  return *kMade;
+  return OnlyOne<HalfRing<false>>("ring-allgather", kSource, PayloadKind::kDense);
 }
 
 }  // namespace sparfuse

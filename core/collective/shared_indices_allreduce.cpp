@@ -66,9 +66,7 @@ CollectiveDescriptor SharedIndicesAllReduce() {
           .source = "Vogels, Karimireddy & Jaggi, NeurIPS 2019, section 5.1",
           .revision = 1,
           .payload = PayloadKind::kSparse,
-          .make = [](const Options&) -> std::unique_ptr<Collective> {
-            return std::make_unique<SharedIndices>();
-          },
+          .make = MakePlain<SharedIndices>,
           .host_memory = true,
           .traits =
               [](const Options&) {

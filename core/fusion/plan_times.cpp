@@ -6,7 +6,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "core/collective/even_rounds.hpp"
 #include "core/payload/payload.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 
-#include "core/collective/even_rounds.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/engine/model/model_rank.hpp"
 

@@ -1,12 +1,11 @@
 // Compares the rounds of equal payloads with the rounds that collectives plan for any payloads.
 // Also tests that exchanges grow as a cost model says.
-#include "core/collective/even_rounds.hpp"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
+#include "core/collective/collective.hpp"
 #include "core/cost/cost_model.hpp"
 
 namespace sparfuse {

@@ -1,8 +1,6 @@
 // Tests the exchange through parameter servers: its rounds by hand, and runs of many partitions
 // against these rounds. The laws of every collective are in
 // tests/baselines/collective_conformance_test.
-#include "core/collective/servers/parameter_server.hpp"
-
 #include <gtest/gtest.h>
 
 #include "core/collective/collective.hpp"
