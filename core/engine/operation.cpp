@@ -34,6 +34,16 @@ std::size_t Op::elements() const {
   return sum;
 }
 
+SpanKind SpanKindOf(const Op& local) {
+  if (const auto* pack = local.If<PackRequest>()) {
+    return pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
+  }
+  if (local.If<SparsifyRequest>()) return SpanKind::kSparsify;
+  const auto* apply = local.If<ApplyRequest>();
+  return apply != nullptr && apply->to != ApplyTo::kGradient ? SpanKind::kOuter
+                                                             : SpanKind::kDecompress;
+}
+
 const Collective& CollectiveOf(const ExchangeRequest& exchange,
                                const std::shared_ptr<const Collective>& dense,
                                const std::shared_ptr<const Collective>& sparse) {

@@ -10,6 +10,7 @@
 
 #include "core/collective/rounds.hpp"
 #include "core/engine/requests.hpp"
+#include "core/engine/timeline.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
 
@@ -57,6 +58,9 @@ struct Op {
   Range range() const;           // from the first of `parts` to the last
   std::size_t elements() const;  // of `parts`
 };
+
+// The kind of a local operation's span.
+SpanKind SpanKindOf(const Op& local);
 
 // The collective that runs an exchange: the method's for sums, the ring's for halves.
 const Collective& CollectiveOf(const ExchangeRequest& exchange,

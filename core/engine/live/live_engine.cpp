@@ -239,21 +239,12 @@ void LiveEngine::React(const Event& event) {
       return config_.strategy->BackwardEnd(*this);
     case EventKind::kAwaited:
       return AwaitEnd();
-    case EventKind::kUpdated: {
-      {
-        std::lock_guard lock(mutex_);
-        complete_ = false;
-      }
-      return StepScheduler::Synchronise([this] { config_.strategy->Updated(*this); });
-    }
+    case EventKind::kUpdated:
+      return AskAfterUpdate(&Strategy::Updated);
     case EventKind::kFinish:
       BeginStepReaction();
       if (config_.local_steps || !average_comes()) Apply({.own = Range{0, layout().numel()}});
-      {
-        std::lock_guard lock(mutex_);
-        complete_ = false;
-      }
-      return StepScheduler::Synchronise([this] { config_.strategy->Finish(*this); });
+      return AskAfterUpdate(&Strategy::Finish);
     case EventKind::kDone: {
       const auto handle = static_cast<Handle>(event.value);
       lanes_->Take(Live(handle));
@@ -265,6 +256,14 @@ void LiveEngine::React(const Event& event) {
                                    std::to_string(config_.deadline.count()) +
                                    " ms: " + DescribeUnfinished());
   }
+}
+
+void LiveEngine::AskAfterUpdate(void (Strategy::*ask)(Engine&)) {
+  {
+    std::lock_guard lock(mutex_);
+    complete_ = false;
+  }
+  StepScheduler::Synchronise([&] { (*config_.strategy.*ask)(*this); });
 }
 
 void LiveEngine::BeginStepReaction() {

@@ -198,6 +198,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void StepApplied() override;
   void StepComplete() override;
   void React(const Event& event);
+  void AskAfterUpdate(void (Strategy::*ask)(Engine&));
   void BeginStepReaction();
   void Account(const LiveOp& done);
   void AccountExchange(const LiveOp& done);

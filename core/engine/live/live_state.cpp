@@ -42,6 +42,12 @@ std::vector<Range> TensorsWithIndices(const ExchangeState& exchange) {
   return tensors;
 }
 
+std::string LabelOf(const LiveOp& local, const GradientLayout& layout) {
+  const auto* pack = local.op->If<PackRequest>();
+  if (pack != nullptr) return layout.tensor(pack->tensor).name;
+  return local.selection != nullptr ? local.selection->name : "";
+}
+
 LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
     : layout(of_layout),
       places(layout, config.plan, config.local_steps.has_value(), SentArrays(config)),

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,6 +90,20 @@ class FlatPlaces {
   std::vector<std::size_t> begins_;  // [tensors]; empty: in the order of the layout
   std::size_t size_ = 0;             // of one array
   std::size_t arrays_ = 0;
+};
+
+// The state that one step of a LiveEngine leaves to the next.
+// In host memory: whole flat gradients in ready order. SaveState reuses the memory.
+struct EngineState {
+  using Stores = std::map<std::string, std::vector<float>, std::less<>>;  // by residual
+  Stores residuals;
+  Stores velocities;
+  Stores copies;    // copies of residuals that other ranks keep
+  Stores averages;  // of collectives that have such, by name (CollectiveState::Kept)
+  // Other memory of sparsifiers and collectives (Exchange of their states), by the place that it
+  // serves. A state without an entry begins anew.
+  using Remembered = std::map<std::string, std::vector<double>, std::less<>>;
+  Remembered remembered;
 };
 
 // The arrays of the inner optimizer's state that are sent.
@@ -274,5 +289,8 @@ struct LiveOp {
   ExchangeState* exchange = nullptr;         // the exchange itself, or the one whose sum it takes
   std::vector<const ExchangeState*> behind;  // exchanges after which a local operation starts
 };
+
+// The label of a local operation's span.
+std::string LabelOf(const LiveOp& local, const GradientLayout& layout);
 
 }  // namespace sparfuse

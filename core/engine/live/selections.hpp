@@ -11,7 +11,6 @@
 #include <string_view>
 #include <tuple>
 
-#include "core/engine/live/engine_state.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/feedback/residual_store.hpp"

@@ -31,23 +31,15 @@ double HostWork::Do(LiveOp& local) {
   LiveStep& step = setup_.step;
   Op& op = *local.op;
   const double begin = step.Now();
-  SpanKind kind = SpanKind::kDecompress;
-  std::string label;
   if (const auto* pack = op.If<PackRequest>()) {
-    kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
-    label = step.layout.tensor(pack->tensor).name;
     Pack(*pack);
   } else if (op.If<SparsifyRequest>()) {
-    kind = SpanKind::kSparsify;
-    label = local.selection->name;
     op.payload_bytes = Sparsify(*local.selection);
   } else if (op.If<MergeRequest>()) {
     TakeSum(*local.exchange, {Target::Place::kFlat, 1.0f});
   } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
-    kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
   } else if (apply->to == ApplyTo::kInnerState) {
-    kind = SpanKind::kOuter;
     RenewInnerState(*apply, local.exchange);
   } else {
     TakeSum(*local.exchange,
@@ -55,8 +47,8 @@ double HostWork::Do(LiveOp& local) {
              1.0f / static_cast<float>(setup_.workers)});
   }
   const double end = step.Now();
-  step.timeline.Add(
-      {kind, std::string(LaneName(lane_)), std::move(label), begin, end, op.payload_bytes});
+  step.timeline.Add({SpanKindOf(op), std::string(LaneName(lane_)), LabelOf(local, step.layout),
+                     begin, end, op.payload_bytes});
   return end;
 }
 
@@ -435,26 +427,14 @@ SparsePayload HostWork::Decode(const ExchangeState& exchange, std::span<const st
   const auto indices = decoded_.indices.host().subspan(rank * capacity, capacity);
   const auto values = decoded_.values.host().subspan(rank * capacity, capacity);
   if (!coding.of_selections()) return DecodePayload(payload, whole.size(), indices, values);
-  std::size_t count = 0;
-  for (const Selection* part : exchange.payload.parts) {
-    if (part->whole) continue;
-    const std::size_t n = part->range.size();
-    const auto to = indices.subspan(count);
-    const auto decoded =
-        coding.indices == IndexCoding::kU12
-            ? DecodeChunks(coding.Of(part->density), payload, n, to, values.subspan(count))
-            : coder_.Decode(payload, n, to, values.subspan(count), pool_);
-    const auto base = static_cast<std::uint32_t>(part->range.begin - whole.begin);
-    for (std::uint32_t& index : indices.subspan(count, decoded.payload.indices.size())) {
-      index += base;
-    }
-    count += decoded.payload.indices.size();
-    payload = payload.subspan(decoded.bytes);
-  }
-  if (!payload.empty()) {
-    SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(payload.size()) +
-                              " bytes after the selections of rank " + std::to_string(rank));
-  }
+  const std::size_t count =
+      DecodeSelections(exchange, payload, rank, indices, values,
+                       [&](const Selection& part, auto bytes, auto to, auto values_to) {
+                         const std::size_t n = part.range.size();
+                         return coding.indices == IndexCoding::kU12
+                                    ? DecodeChunks(coding.Of(part.density), bytes, n, to, values_to)
+                                    : coder_.Decode(bytes, n, to, values_to, pool_);
+                       });
   return {indices.first(count), values.first(count)};
 }
 

@@ -62,10 +62,6 @@ void Grow(AnyBuffer& buffer, std::size_t size, Device device, std::string_view w
 
 bool OnHost(const Selection& selection) { return selection.device.kind == DeviceKind::kHost; }
 
-std::uint32_t BaseOf(const Selection& part, const Op& exchange) {
-  return static_cast<std::uint32_t>(part.range.begin - exchange.range().begin);
-}
-
 bool AnyOnHost(const Payload& payload) {
   return std::ranges::any_of(payload.parts, [](const Selection* part) { return OnHost(*part); });
 }
@@ -421,22 +417,12 @@ class DeviceStaging final : public ExchangeStaging {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto indices = at.merged_indices.span().subspan(rank * capacity, capacity);
       const auto values = at.merged_values.span().subspan(rank * capacity, capacity);
-      auto bytes = state.buffers.payloads[rank].subspan(WholeBytesOf(payload, rank));
-      std::size_t count = 0;
-      for (const Selection* part : payload.parts) {
-        if (part->whole) continue;
-        const auto to = indices.subspan(count);
-        const auto decoded = DecodeChunks(setup_.coding.Of(part->density), bytes,
-                                          part->range.size(), to, values.subspan(count));
-        const std::size_t came = decoded.payload.indices.size();
-        for (std::uint32_t& index : to.first(came)) index += BaseOf(*part, *state.op);
-        count += came;
-        bytes = bytes.subspan(decoded.bytes);
-      }
-      if (!bytes.empty()) {
-        SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(bytes.size()) +
-                                  " bytes after the selections of rank " + std::to_string(rank));
-      }
+      const std::size_t count = DecodeSelections(
+          state, state.buffers.payloads[rank].subspan(WholeBytesOf(payload, rank)), rank, indices,
+          values, [&](const Selection& part, auto bytes, auto to, auto values_to) {
+            return DecodeChunks(setup_.coding.Of(part.density), bytes, part.range.size(), to,
+                                values_to);
+          });
       auto* const on_device = reinterpret_cast<std::uint32_t*>(
           at.decoded.data() + rank * capacity * kSparseElementBytes);
       auto* const values_on_device = reinterpret_cast<float*>(on_device + capacity);

@@ -46,7 +46,7 @@ class HostStaging final : public ExchangeStaging {
     if (payload.gathered.size() < room) payload.gathered = Buffer<std::byte>::Room(room);
 
     const std::size_t bytes =
-        setup_.coding.of_selections() ? JoinCoded(payload) : MergeSlots(state.op->range(), payload);
+        setup_.coding.of_selections() ? JoinCoded(payload) : MergeSlots(*state.op, payload);
     state.op->payload_bytes = bytes;
     buffers.own = payload.own->host().first(bytes);
     if (payload.in_place) buffers.own_owner = payload.own;
@@ -58,7 +58,8 @@ class HostStaging final : public ExchangeStaging {
   }
 
   // Merges selections into one payload, with indices of the exchange's range; returns its bytes.
-  std::size_t MergeSlots(Range range, Payload& payload) {
+  std::size_t MergeSlots(const Op& exchange, Payload& payload) {
+    const Range range = exchange.range();
     std::byte* whole = payload.own->data();
     std::byte* const coded = whole + payload.whole_bytes;
     if (payload.coded) merged_.Reserve(payload.capacity);
@@ -73,7 +74,7 @@ class HostStaging final : public ExchangeStaging {
         whole += part->encoded.size();
         continue;
       }
-      const auto base = static_cast<std::uint32_t>(part->range.begin - range.begin);
+      const std::uint32_t base = BaseOf(*part, exchange);
       const auto from = part->slot.indices.host();
       for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] = from[i] + base;
       std::copy_n(part->slot.values.data, part->slot.count, values + merged);
