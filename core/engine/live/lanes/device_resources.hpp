@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "core/engine/live/selection_checks.hpp"
 #include "core/engine/timeline.hpp"
 #include "core/fusion/layout.hpp"
+#include "core/payload/accumulate_device.hpp"
 #include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse {
@@ -41,10 +44,17 @@ class OpReports {
   explicit OpReports(Device device) : device_(device) {}
 
   // Zeros the reports that the last step used, in the order of `stream`.
-  void Clear(const Stream& stream);
-  OpReport* OnDevice(Handle handle);
+  void Clear(const Stream& stream) {
+    for (const Block& block : blocks_) {
+      gpu::FillAsync(stream, block.on_device.data(), 0, kBlock * sizeof(OpReport));
+    }
+  }
+  OpReport* OnDevice(Handle handle) { return Of(handle).on_device.data() + (handle - 1) % kBlock; }
   // Copies it to the host, in the order of `stream`.
-  void Fetch(const Stream& stream, Handle handle);
+  void Fetch(const Stream& stream, Handle handle) {
+    gpu::CopyAsync(stream, Of(handle).on_host.data() + (handle - 1) % kBlock, OnDevice(handle),
+                   sizeof(OpReport));
+  }
   const OpReport& OnHost(Handle handle) { return Of(handle).on_host[(handle - 1) % kBlock]; }
 
  private:
@@ -53,7 +63,15 @@ class OpReports {
     Buffer<OpReport> on_device;
     gpu::PinnedBuffer<OpReport> on_host;
   };
-  Block& Of(Handle handle);
+  Block& Of(Handle handle) {
+    const std::size_t block = (handle - 1) / kBlock;
+    while (blocks_.size() <= block) {
+      blocks_.push_back(
+          {Buffer<OpReport>(kBlock, device_, "the reports of operations"),
+           gpu::PinnedBuffer<OpReport>(kBlock, device_, "the reports of operations")});
+    }
+    return blocks_[block];
+  }
 
   Device device_;
   std::vector<Block> blocks_;
@@ -65,11 +83,29 @@ class TouchedRanges {
  public:
   explicit TouchedRanges(Device device) : device_(device) {}
   // The bits of a range that receives a sum; null: the range must be written whole.
-  std::uint32_t* Of(Range range, const Stream& stream);
+  std::uint32_t* Of(Range range, const Stream& stream) {
+    if (changing_) return nullptr;
+    if (EraseOverlapping(range, false)) {  // of earlier steps: ranges of one step are disjoint
+      changing_ = true;
+      return nullptr;
+    }
+    Entry& entry = entries_[range.begin];
+    if (entry.bits.size() == 0) {
+      entry.end = range.end;
+      entry.bits =
+          Buffer<std::uint32_t>(TouchedWords(range.size()), device_, "the touched elements");
+      // The touched words are unknown, so all are marked.
+      gpu::FillAsync(stream, entry.bits.data(), 0xff, entry.bits.size() * sizeof(std::uint32_t));
+    }
+    return entry.bits.data();
+  }
   // Call when other values are written to the range.
-  void Forget(Range range);
+  void Forget(Range range) { EraseOverlapping(range, true); }
   // Ranges may change from here on.
-  void Restart();
+  void Restart() {
+    entries_.clear();
+    changing_ = false;
+  }
 
  private:
   struct Entry {
@@ -78,7 +114,20 @@ class TouchedRanges {
   };
   // Removes entries that overlap the range; its own entry only if `itself`. True if any was
   // removed.
-  bool EraseOverlapping(Range range, bool itself);
+  bool EraseOverlapping(Range range, bool itself) {
+    auto it = entries_.lower_bound(range.begin);
+    if (it != entries_.begin() && std::prev(it)->second.end > range.begin) --it;
+    bool erased = false;
+    while (it != entries_.end() && it->first < range.end) {
+      if (!itself && it->first == range.begin && it->second.end == range.end) {
+        ++it;
+        continue;
+      }
+      it = entries_.erase(it);
+      erased = true;
+    }
+    return erased;
+  }
 
   Device device_;
   std::map<std::size_t, Entry> entries_;  // by begin
@@ -90,12 +139,37 @@ class TouchedRanges {
 class SelectionCopies {
  public:
   // Copies the source, before the selection.
-  SelectionCopies(const Stream& stream, const Selection& selection);
-  void CopyAfter(const Stream& stream, const Selection& selection);
+  SelectionCopies(const Stream& stream, const Selection& selection) {
+    Copy<float>(stream, source_, selection.source.data, selection.source.size);
+    Copy<float>(stream, residual_, selection.residual.data, selection.residual.size);
+  }
+  void CopyAfter(const Stream& stream, const Selection& selection) {
+    Copy<float>(stream, unsent_, selection.residual.data, selection.residual.size);
+    if (selection.whole) {
+      Copy<std::byte>(stream, encoded_, selection.encoded.data(), selection.encoded.size());
+      return;
+    }
+    Copy<std::uint32_t>(stream, indices_, selection.slot.indices.data, selection.slot.capacity);
+    Copy<float>(stream, values_, selection.slot.values.data, selection.slot.capacity);
+  }
   // Call when the stream has made the copies, and the selection's count is known.
-  void Check(SelectionChecks& checks, const Selection& selection) const;
+  void Check(SelectionChecks& checks, const Selection& selection) const {
+    std::vector<float> x = source_;
+    for (std::size_t i = 0; i < residual_.size(); ++i) x[i] += residual_[i];
+    if (selection.whole) return checks.CheckWhole(x, encoded_, unsent_);
+    const std::size_t count = selection.slot.count;
+    checks.CheckSelected(x, selection,
+                         {std::span(indices_).first(count), std::span(values_).first(count)},
+                         residual_.empty() ? source_ : unsent_);
+  }
 
  private:
+  template <class T>
+  static void Copy(const Stream& stream, std::vector<T>& to, const T* from, std::size_t count) {
+    to.resize(count);
+    gpu::CopyAsync(stream, to.data(), from, count * sizeof(T));
+  }
+
   std::vector<float> source_, residual_;  // before
   std::vector<float> unsent_;             // after
   std::vector<std::uint32_t> indices_;
