@@ -85,8 +85,10 @@ class Communicator {
 
   // Starts the backend's own all-reduce, which sums in place. Null if the backend has none, or for
   // a wrapper: `shaped` cannot delay messages that it cannot see. Not counted in traffic().
-  virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) = 0;
-  virtual bool has_native_all_reduce() const noexcept = 0;
+  virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> /*buffer*/) {
+    return nullptr;
+  }
+  virtual bool has_native_all_reduce() const noexcept { return false; }
 
   // Starts the backend's own all-gather of payloads of unequal bytes, or returns null if the
   // backend has none. Sets by_rank[r] to rank r's payload: `own`, or a part of `gathered`, which

@@ -1,6 +1,7 @@
 #include "core/transport/group.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "core/base/error.hpp"
@@ -16,6 +17,18 @@ void CheckAddress(int peer, int size, int tag) {
     SPARFUSE_THROW(kInternal,
                    "message with tag " + std::to_string(tag) + ": expected a tag in [0, 32768)");
   }
+}
+
+void RequireRanksPerNode(std::string_view transport, int ranks_per_node) {
+  SPARFUSE_REQUIRE(ranks_per_node >= 1, std::string(transport) + ": " +
+                                            std::to_string(ranks_per_node) +
+                                            " ranks per node: expected at least 1");
+}
+
+std::vector<int> AllRanks(int ranks) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Request>> receives,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <list>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -162,9 +161,6 @@ class ShapedCommunicator final : public GroupCommunicator {
                                            buffer, TrafficWith(source));
   }
 
-  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
-  bool has_native_all_reduce() const noexcept override { return false; }
-
   void Idle(std::chrono::nanoseconds limit) override {
     const std::int64_t now = MonotonicNanoseconds();
     std::int64_t wake = now + limit.count();
@@ -239,8 +235,7 @@ std::unique_ptr<Communicator> MakeShaped(std::unique_ptr<Communicator> inner,
           " ranks per node without a link within nodes; expected such a link, or 1 rank per node");
   CheckHost(*inner, shape, deadline);
   auto network = std::make_shared<Network>(*inner, shape, deadline);
-  std::vector<int> ranks(static_cast<std::size_t>(inner->size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<int> ranks = AllRanks(inner->size());
   return std::make_unique<ShapedCommunicator>(std::move(inner), std::move(network),
                                               std::move(ranks));
 }
