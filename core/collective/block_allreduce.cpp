@@ -117,9 +117,8 @@ Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members,
   requests = co_await Complete(std::move(requests));
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (requests[i]->bytes() == expected[i]) continue;
-    SPARFUSE_THROW(kComm, "blocks of rank " + std::to_string(requests[i]->peer()) + ": " +
-                              std::to_string(requests[i]->bytes()) + " bytes; expected " +
-                              std::to_string(expected[i]));
+    SPARFUSE_THROW(kComm, "blocks of rank ", requests[i]->peer(), ": ", requests[i]->bytes(),
+                   " bytes; expected ", expected[i]);
   }
 }
 

@@ -43,7 +43,7 @@ std::shared_ptr<const Collective> CoreCollective(std::string_view name) {
   }();
   const auto found = kMade.find(name);
   if (found == kMade.end()) {
-    SPARFUSE_THROW(kInternal, "core has no collective named \"" + std::string(name) + "\"");
+    SPARFUSE_THROW(kInternal, "core has no collective named \"", name, "\"");
   }
   return found->second;
 }
@@ -65,9 +65,8 @@ bool IsGatheredInTwoLevels(const CollectiveDescriptor& which, AllGatherBy gather
 
 void CheckBytes(const char* what, const Request& request, std::size_t expected) {
   if (request.bytes() == expected) return;
-  SPARFUSE_THROW(kComm, std::string(what) + ": " + std::to_string(request.bytes()) +
-                            " bytes from rank " + std::to_string(request.peer()) + ": expected " +
-                            std::to_string(expected));
+  SPARFUSE_THROW(kComm, what, ": ", request.bytes(), " bytes from rank ", request.peer(),
+                 ": expected ", expected);
 }
 
 }  // namespace
@@ -107,9 +106,8 @@ Task AllGather(Communicator& group, std::span<const std::byte> own, std::span<st
   Communicator& communicator = group.host();
   const int ranks = communicator.size();
   if (out.size() != own.size() * static_cast<std::size_t>(ranks)) {
-    SPARFUSE_THROW(kInternal, "all-gather: room for " + std::to_string(out.size()) +
-                                  " bytes: expected " + std::to_string(ranks) + " blocks of " +
-                                  std::to_string(own.size()));
+    SPARFUSE_THROW(kInternal, "all-gather: room for ", out.size(), " bytes: expected ", ranks,
+                   " blocks of ", own.size());
   }
   const auto block = [&](int rank) {
     return out.subspan(static_cast<std::size_t>(rank) * own.size(), own.size());

@@ -14,9 +14,8 @@ class Native final : public CountedAsRing {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
     if (!communicator.has_native_all_reduce()) {
-      SPARFUSE_THROW(kUnsupported, "native-allreduce: transport \"" +
-                                       std::string(communicator.backend()) +
-                                       "\" has no all-reduce of its own; use ring-allreduce");
+      SPARFUSE_THROW(kUnsupported, "native-allreduce: transport \"", communicator.backend(),
+                     "\" has no all-reduce of its own; use ring-allreduce");
     }
     co_await Complete(communicator.NativeAllReduceSum(buffers.dense));
   }

@@ -62,9 +62,8 @@ class NcclGather final : public Collective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
     if (!communicator.has_native_all_gather()) {
-      SPARFUSE_THROW(kUnsupported, "nccl-allgather: transport \"" +
-                                       std::string(communicator.backend()) +
-                                       "\" has no all-gather of its own; use sparse-allgather");
+      SPARFUSE_THROW(kUnsupported, "nccl-allgather: transport \"", communicator.backend(),
+                     "\" has no all-gather of its own; use sparse-allgather");
     }
     CheckGatherBuffers("nccl-allgather", buffers, static_cast<std::size_t>(communicator.size()));
     co_await Complete(communicator.NativeAllGather(buffers.own, buffers.gathered,

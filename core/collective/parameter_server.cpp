@@ -200,10 +200,9 @@ class ServerExchange {
   void CheckIncoming(const Requests& requests) const {
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
       if (requests[i]->bytes() == incoming_[i]) continue;
-      SPARFUSE_THROW(kComm, "parameter-server: part of " + std::to_string(requests[i]->bytes()) +
-                                " bytes from rank " + std::to_string(requests[i]->peer()) +
-                                ": expected " + std::to_string(incoming_[i]) +
-                                "; ranks disagree on the length of the buffer");
+      SPARFUSE_THROW(kComm, "parameter-server: part of ", requests[i]->bytes(), " bytes from rank ",
+                     requests[i]->peer(), ": expected ", incoming_[i],
+                     "; ranks disagree on the length of the buffer");
     }
   }
 
@@ -401,7 +400,7 @@ class ParameterServers final : public Collective {
       : options_(ServerOptions::Of(resolved)), why_not_run_(OnlyModelled(resolved)) {}
 
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
-    if (!why_not_run_.empty()) SPARFUSE_THROW(kUnsupported, "parameter-server: " + why_not_run_);
+    if (!why_not_run_.empty()) SPARFUSE_THROW(kUnsupported, "parameter-server: ", why_not_run_);
     if (communicator.size() == 1) co_return;
     ServerExchange exchange(options_, communicator, buffers.dense, tag);
     co_await exchange.Run();

@@ -64,10 +64,8 @@ Task GatherAround(Communicator& communicator, const Place& place, std::size_t fi
 
 void RequireHost(std::string_view collective, const Communicator& communicator) {
   if (communicator.stream().device.kind == DeviceKind::kHost) return;
-  SPARFUSE_THROW(kUnsupported, std::string(collective) +
-                                   ": adds in host memory, but messages of transport \"" +
-                                   std::string(communicator.backend()) +
-                                   "\" lie on a device; use native-allreduce");
+  SPARFUSE_THROW(kUnsupported, collective, ": adds in host memory, but messages of transport \"",
+                 communicator.backend(), "\" lie on a device; use native-allreduce");
 }
 
 Round RoundOf(const Shards& shards, const RingHalf& half, const Topology& topology,
@@ -140,11 +138,9 @@ Task StepAroundRing(Communicator& communicator, std::string_view collective,
   }
   requests = co_await Complete(std::move(requests));
   if (!incoming.empty() && requests[0]->bytes() != incoming.size()) {
-    SPARFUSE_THROW(kComm, std::string(collective) + ": chunk of " +
-                              std::to_string(requests[0]->bytes()) + " bytes from rank " +
-                              std::to_string(requests[0]->peer()) + ": expected " +
-                              std::to_string(incoming.size()) +
-                              "; ranks disagree on the length of the buffer");
+    SPARFUSE_THROW(kComm, collective, ": chunk of ", requests[0]->bytes(), " bytes from rank ",
+                   requests[0]->peer(), ": expected ", incoming.size(),
+                   "; ranks disagree on the length of the buffer");
   }
 }
 

@@ -17,26 +17,22 @@ void CheckGatherBuffers(std::string_view collective, const ExchangeBuffers& buff
   const std::string name(collective);
   if (buffers.capacity_bytes % buffers.element_bytes != 0 ||
       buffers.own.size() % buffers.element_bytes != 0) {
-    SPARFUSE_THROW(kInternal, name + ": payload of " + std::to_string(buffers.own.size()) +
-                                  " bytes, capacity of " + std::to_string(buffers.capacity_bytes) +
-                                  ": expected multiples of " +
-                                  std::to_string(buffers.element_bytes));
+    SPARFUSE_THROW(kInternal, name, ": payload of ", buffers.own.size(), " bytes, capacity of ",
+                   buffers.capacity_bytes, ": expected multiples of ", buffers.element_bytes);
   }
   if (buffers.own.size() > buffers.capacity_bytes ||
       buffers.gathered.size() < ranks * buffers.capacity_bytes) {
-    SPARFUSE_THROW(kInternal, name + ": payload of " + std::to_string(buffers.own.size()) +
-                                  " bytes and room for " + std::to_string(buffers.gathered.size()) +
-                                  " do not fit " + std::to_string(ranks) + " payloads of at most " +
-                                  std::to_string(buffers.capacity_bytes));
+    SPARFUSE_THROW(kInternal, name, ": payload of ", buffers.own.size(), " bytes and room for ",
+                   buffers.gathered.size(), " do not fit ", ranks, " payloads of at most ",
+                   buffers.capacity_bytes);
   }
 }
 
 void CheckPayloadBytes(std::string_view collective, const ExchangeBuffers& buffers,
                        std::size_t rank, std::size_t bytes) {
   if (bytes % buffers.element_bytes == 0) return;
-  SPARFUSE_THROW(kComm, std::string(collective) + ": payload of rank " + std::to_string(rank) +
-                            " has " + std::to_string(bytes) + " bytes: expected a multiple of " +
-                            std::to_string(buffers.element_bytes));
+  SPARFUSE_THROW(kComm, collective, ": payload of rank ", rank, " has ", bytes,
+                 " bytes: expected a multiple of ", buffers.element_bytes);
 }
 
 namespace {

@@ -54,8 +54,8 @@ class Scatter final : public Collective {
     CheckGatherBuffers("sparse-reduce-scatter", buffers, ranks);
     const auto parts = SplitParts(buffers, buffers.Keep(buffers.own.size()));
     if (parts.size() > ranks) {
-      SPARFUSE_THROW(kInternal, "sparse-reduce-scatter: " + std::to_string(parts.size()) +
-                                    " parts for " + std::to_string(ranks) + " ranks");
+      SPARFUSE_THROW(kInternal, "sparse-reduce-scatter: ", parts.size(), " parts for ", ranks,
+                     " ranks");
     }
     const std::size_t owner = buffers.shape.owner;
     const bool owns = (rank + ranks - owner) % ranks < parts.size();

@@ -19,10 +19,9 @@ Levels LevelsOf(const Topology& topology) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   const auto local = static_cast<std::size_t>(std::min(topology.ranks, topology.ranks_per_node));
   if (ranks % local != 0) {
-    SPARFUSE_THROW(kUnsupported, "all-gather in two levels: " + std::to_string(topology.ranks) +
-                                     " ranks, ranks_per_node " +
-                                     std::to_string(topology.ranks_per_node) +
-                                     "; expected equally many ranks on every node");
+    SPARFUSE_THROW(kUnsupported, "all-gather in two levels: ", topology.ranks,
+                   " ranks, ranks_per_node ", topology.ranks_per_node,
+                   "; expected equally many ranks on every node");
   }
   return {local, ranks / local};
 }

@@ -16,9 +16,8 @@ constexpr auto kWithin = static_cast<std::size_t>(LinkClass::kIntraNode);
 constexpr auto kBetween = static_cast<std::size_t>(LinkClass::kInterNode);
 
 void RequireAtLeast(int least, int value, const std::string& name) {
-  SPARFUSE_REQUIRE(value >= least, "cost of a collective: " + name + " is " +
-                                       std::to_string(value) + "; expected at least " +
-                                       std::to_string(least));
+  SPARFUSE_REQUIRE(value >= least, "cost of a collective: ", name, " is ", value,
+                   "; expected at least ", least);
 }
 
 // Returns the ranks of a full node.
@@ -34,28 +33,26 @@ void Check(const CollectiveLinks& links, const Topology& topology, double bytes)
   RequireAtLeast(1, topology.ranks, "ranks");
   RequireAtLeast(1, topology.ranks_per_node, "ranks_per_node");
   RequireAtLeast(1, links.cards_per_node, "cards_per_node");
-  SPARFUSE_REQUIRE(
-      bytes >= 0 && std::isfinite(bytes),
-      "cost of a collective: bytes is " + std::to_string(bytes) + "; expected at least 0");
+  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes), "cost of a collective: bytes is ", bytes,
+                   "; expected at least 0");
   for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
     if (!HasHops(topology, link)) continue;
     const LinkHop& hop = links[link];
     const std::string name(LinkClassName(link));
     SPARFUSE_REQUIRE(hop.bytes_per_second > 0 && std::isfinite(hop.bytes_per_second),
-                     "cost of a collective: bytes_per_second of " + name + " is " +
-                         std::to_string(hop.bytes_per_second) + "; expected above 0");
+                     "cost of a collective: bytes_per_second of ", name, " is ",
+                     hop.bytes_per_second, "; expected above 0");
     SPARFUSE_REQUIRE(hop.startup_seconds >= 0 && std::isfinite(hop.startup_seconds),
-                     "cost of a collective: startup_seconds of " + name + " is " +
-                         std::to_string(hop.startup_seconds) + "; expected at least 0");
+                     "cost of a collective: startup_seconds of ", name, " is ", hop.startup_seconds,
+                     "; expected at least 0");
   }
 }
 
 void RequireEqualNodes(const Topology& topology) {
   if (topology.ranks % LargestNode(topology) != 0) {
-    SPARFUSE_THROW(kUnsupported,
-                   "cost of a collective in two levels: " + std::to_string(topology.ranks) +
-                       " ranks, ranks_per_node " + std::to_string(topology.ranks_per_node) +
-                       "; expected equally many ranks on every node");
+    SPARFUSE_THROW(kUnsupported, "cost of a collective in two levels: ", topology.ranks,
+                   " ranks, ranks_per_node ", topology.ranks_per_node,
+                   "; expected equally many ranks on every node");
   }
 }
 
@@ -440,11 +437,10 @@ NcclConstants OnLinksOf(const NcclMachine& machine, const NcclConstants& constan
 
 Asked AskedOf(NcclCollective collective, const NcclMachine& machine, const Topology& topology,
               double bytes, const NcclConstants& constants) {
-  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes),
-                   "choice of NCCL: bytes is " + std::to_string(bytes) + "; expected at least 0");
-  SPARFUSE_REQUIRE(
-      machine.channels >= 1,
-      "choice of NCCL: channels is " + std::to_string(machine.channels) + "; expected at least 1");
+  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes), "choice of NCCL: bytes is ", bytes,
+                   "; expected at least 0");
+  SPARFUSE_REQUIRE(machine.channels >= 1, "choice of NCCL: channels is ", machine.channels,
+                   "; expected at least 1");
   SPARFUSE_REQUIRE(machine.within != NcclHop::kNetwork,
                    "choice of NCCL: within is kNetwork; expected kNvlink or kPcie");
   const double slowest = SlowestRate(machine.links, topology, machine.links.cards_per_node);

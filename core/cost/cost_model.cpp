@@ -74,8 +74,8 @@ double CostModel::SelectionSeconds(std::string_view sparsifier, std::size_t elem
                                    double density) const {
   const auto it = selection.find(sparsifier);
   if (it == selection.end()) {
-    SPARFUSE_THROW(kConfig, "the profile has no measurements of sparsifier \"" +
-                                std::string(sparsifier) + "\"; measure it with sparfuse profile");
+    SPARFUSE_THROW(kConfig, "the profile has no measurements of sparsifier \"", sparsifier,
+                   "\"; measure it with sparfuse profile");
   }
   return it->second(elements, density);
 }
@@ -99,8 +99,8 @@ double CostModel::EncodeSeconds(std::string_view quantizer, std::size_t elements
   const auto it = encode_seconds.find(quantizer);
   if (it != encode_seconds.end()) return it->second(n);
   if (quantizer == "fp32") return pack_seconds(n);  // a checked copy
-  SPARFUSE_THROW(kConfig, "the profile has no measurements of quantizer \"" +
-                              std::string(quantizer) + "\"; measure it with sparfuse profile");
+  SPARFUSE_THROW(kConfig, "the profile has no measurements of quantizer \"", quantizer,
+                 "\"; measure it with sparfuse profile");
 }
 
 double DecodeCost::Seconds(std::size_t elements, std::size_t entries, int ranks) const {

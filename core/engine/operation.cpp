@@ -70,10 +70,10 @@ std::vector<ExchangedTensor> TensorsOfExchange(const GradientLayout& layout, Ran
   for (const std::size_t t : layout.TensorsIn(range)) {
     const TensorEntry& tensor = layout.tensor(t);
     if (tensor.offset < range.begin || tensor.offset + tensor.numel > range.end) {
-      SPARFUSE_THROW(kConfig, "the exchange of elements " + std::to_string(range.begin) + " to " +
-                                  std::to_string(range.end) + " cuts tensor \"" + tensor.name +
-                                  "\", but its collective works on whole tensors: expected a "
-                                  "strategy that sends these, say \"behind\"");
+      SPARFUSE_THROW(kConfig, "the exchange of elements ", range.begin, " to ", range.end,
+                     " cuts tensor \"", tensor.name,
+                     "\", but its collective works on whole tensors: expected a "
+                     "strategy that sends these, say \"behind\"");
     }
     tensors.push_back(
         {static_cast<std::uint32_t>(t), tensor.offset - range.begin, tensor.numel, tensor.shape});

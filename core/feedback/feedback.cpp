@@ -13,9 +13,8 @@ namespace sparfuse {
 namespace {
 
 void RequireFraction(const std::string& what, double value) {
-  SPARFUSE_REQUIRE(
-      value > 0 && value <= 1,
-      "density warm-up: " + what + " = " + std::to_string(value) + ": expected a number in (0, 1]");
+  SPARFUSE_REQUIRE(value > 0 && value <= 1, "density warm-up: ", what, " = ", value,
+                   ": expected a number in (0, 1]");
 }
 
 }  // namespace
@@ -25,10 +24,9 @@ double WarmupDensity(std::size_t epoch, double density, const DensityWarmup& war
   if (warmup.factor) RequireFraction("factor", *warmup.factor);
   if (!warmup.schedule.empty()) {
     SPARFUSE_REQUIRE(!warmup.factor, "density warm-up: factor and schedule exclude one another");
-    SPARFUSE_REQUIRE(warmup.schedule.size() >= warmup.epochs,
-                     "density warm-up: the schedule has " + std::to_string(warmup.schedule.size()) +
-                         " densities; expected one for each of " + std::to_string(warmup.epochs) +
-                         " epochs");
+    SPARFUSE_REQUIRE(warmup.schedule.size() >= warmup.epochs, "density warm-up: the schedule has ",
+                     warmup.schedule.size(), " densities; expected one for each of ", warmup.epochs,
+                     " epochs");
     for (std::size_t e = 0; e < warmup.schedule.size(); ++e) {
       RequireFraction("schedule[" + std::to_string(e) + "]", warmup.schedule[e]);
     }
@@ -56,8 +54,7 @@ FeedbackKind KindOf(std::string_view name) {
     if (feedback.name == name) return kKinds[known.size()];
     known.emplace_back(feedback.name);
   }
-  SPARFUSE_THROW(kConfig,
-                 "unknown feedback \"" + std::string(name) + "\"" + Suggestion(name, known));
+  SPARFUSE_THROW(kConfig, "unknown feedback \"", name, "\"", Suggestion(name, known));
 }
 
 }  // namespace
@@ -133,9 +130,9 @@ Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   }
   if (kind == kDecoupled) {
     feedback.rate = DoubleOption(resolved, "rate");
-    SPARFUSE_REQUIRE(
-        feedback.rate > 0 && std::isfinite(feedback.rate),
-        "feedback decoupled: rate = " + ToString(feedback.rate) + ": expected a number above 0");
+    SPARFUSE_REQUIRE(feedback.rate > 0 && std::isfinite(feedback.rate),
+                     "feedback decoupled: rate = ", ToString(feedback.rate),
+                     ": expected a number above 0");
   } else {
     feedback.warmup_epochs = static_cast<std::size_t>(IntOption(resolved, "warmup_epochs"));
     feedback.epoch_steps = static_cast<std::size_t>(IntOption(resolved, "epoch_steps"));
@@ -143,9 +140,9 @@ Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   if (feedback.kind == FeedbackKind::kResidual) {
     feedback.decay = DoubleOption(resolved, "decay");
     SPARFUSE_REQUIRE(feedback.decay > 0 && feedback.decay <= 1,  // false for NaN
-                     "feedback " + std::string(kind) + ": decay = " + ToString(feedback.decay) +
-                         ": expected a number in (0, 1]; without a residual it is feedback "
-                         "\"none\"");
+                     "feedback ", kind, ": decay = ", ToString(feedback.decay),
+                     ": expected a number in (0, 1]; without a residual it is feedback "
+                     "\"none\"");
   }
   if (feedback.kind == FeedbackKind::kMomentum) {
     feedback.momentum = {DoubleOption(resolved, "momentum"), BoolOption(resolved, "nesterov"),

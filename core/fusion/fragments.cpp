@@ -52,7 +52,7 @@ class Fragments final : public Planner {
 
  private:
   [[noreturn]] static void Refuse(const std::string& what) {
-    SPARFUSE_THROW(kConfig, "planner \"fragments\": " + what);
+    SPARFUSE_THROW(kConfig, "planner \"fragments\": ", what);
   }
 
   static Unit UnitOf(const PlanInput& input, std::size_t first, std::size_t last,

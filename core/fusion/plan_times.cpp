@@ -14,24 +14,21 @@ namespace sparfuse {
 void CheckReadyTensors(const ReadyTensors& tensors, std::string_view solver) {
   const std::string owner(solver);
   const std::size_t count = tensors.elements.size();
-  SPARFUSE_REQUIRE(count > 0,
-                   owner + ": elements is empty: expected the elements of at least one tensor");
-  SPARFUSE_REQUIRE(tensors.backward_seconds.size() == count,
-                   owner + ": backward_seconds has " +
-                       std::to_string(tensors.backward_seconds.size()) +
-                       " numbers; expected one for each tensor, " + std::to_string(count));
+  SPARFUSE_REQUIRE(count > 0, owner,
+                   ": elements is empty: expected the elements of at least one tensor");
+  SPARFUSE_REQUIRE(tensors.backward_seconds.size() == count, owner, ": backward_seconds has ",
+                   tensors.backward_seconds.size(), " numbers; expected one for each tensor, ",
+                   count);
   for (std::size_t t = 0; t < count; ++t) {
     const std::string at = std::string("[") + std::to_string(t) + "]";
-    SPARFUSE_REQUIRE(tensors.elements[t] > 0,
-                     owner + ": elements" + at + " = 0: expected at least 1");
+    SPARFUSE_REQUIRE(tensors.elements[t] > 0, owner, ": elements", at, " = 0: expected at least 1");
     RequireSeconds(solver, "backward_seconds" + at, tensors.backward_seconds[t]);
   }
 }
 
 void RequireSeconds(std::string_view solver, std::string_view key, double value) {
-  SPARFUSE_REQUIRE(std::isfinite(value) && value >= 0,
-                   std::string(solver) + ": " + std::string(key) + " = " + ToString(value) +
-                       ": expected a finite number of at least 0");
+  SPARFUSE_REQUIRE(std::isfinite(value) && value >= 0, solver, ": ", key, " = ", ToString(value),
+                   ": expected a finite number of at least 0");
 }
 
 namespace {
@@ -67,12 +64,11 @@ CostModel::Growth GrowthOf(const CostModel& cost, const Collective& collective,
 PlanTimes::PlanTimes(const PlanInput& input, std::string_view planner) : input_(input) {
   const bool complete = input.backward != nullptr && input.cost != nullptr &&
                         input.dense_collective != nullptr && input.sparse_collective != nullptr;
-  SPARFUSE_REQUIRE(complete, "planner \"" + std::string(planner) +
-                                 "\" plans with measured times: expected a profile");
-  SPARFUSE_REQUIRE(input.backward->backward_seconds.size() == input.layout.tensors(),
-                   "planner \"" + std::string(planner) + "\": the profile has " +
-                       std::to_string(input.backward->backward_seconds.size()) +
-                       " tensors; expected " + std::to_string(input.layout.tensors()));
+  SPARFUSE_REQUIRE(complete, "planner \"", planner,
+                   "\" plans with measured times: expected a profile");
+  SPARFUSE_REQUIRE(input.backward->backward_seconds.size() == input.layout.tensors(), "planner \"",
+                   planner, "\": the profile has ", input.backward->backward_seconds.size(),
+                   " tensors; expected ", input.layout.tensors());
   host_seconds_ = input.cost->ExchangeHostSeconds(input.topology.ranks);
   host_seconds_per_element_ = input.cost->HostElementSeconds(1, input.topology.ranks);
 }

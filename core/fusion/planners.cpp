@@ -17,7 +17,7 @@ namespace sparfuse {
 namespace {
 
 [[noreturn]] void Refuse(const std::string& key, const std::string& sizes, const std::string& why) {
-  SPARFUSE_THROW(kConfig, "planner \"given\": " + key + " = \"" + sizes + "\": " + why);
+  SPARFUSE_THROW(kConfig, "planner \"given\": ", key, " = \"", sizes, "\": ", why);
 }
 
 // Parses numbers such as "3,8,66".
@@ -253,33 +253,29 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   std::size_t next = 0;
   for (const Unit& unit : plan.units) {
     if (unit.first != next || unit.last <= unit.first || unit.last > layout.tensors()) {
-      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " does not cover the " +
-                                    std::to_string(layout.tensors()) + " tensors once, in order");
+      SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), " does not cover the ", layout.tensors(),
+                     " tensors once, in order");
     }
     const bool beside = unit.lane == Lane::kSide && unit.sparsified == Sparsified::kBehind;
     if (unit.lane != Lane::kCompute && !beside) {
-      SPARFUSE_THROW(kInternal,
-                     "plan " + plan.UnitSizes() + ": the unit of tensor " +
-                         layout.tensor(unit.first).name + " is on lane \"" +
-                         std::string(LaneName(unit.lane)) +
-                         "\": expected \"compute\", or \"side\" if it is sparsified behind");
+      SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), ": the unit of tensor ",
+                     layout.tensor(unit.first).name, " is on lane \"", LaneName(unit.lane),
+                     "\": expected \"compute\", or \"side\" if it is sparsified behind");
     }
     if (unit.partitions < 1 || (unit.partitions > 1 && unit.sparsified != Sparsified::kBehind)) {
-      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + ": the unit of tensor " +
-                                    layout.tensor(unit.first).name + " has " +
-                                    std::to_string(unit.partitions) +
-                                    " partitions: expected 1, or more if it is sparsified behind");
+      SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), ": the unit of tensor ",
+                     layout.tensor(unit.first).name, " has ", unit.partitions,
+                     " partitions: expected 1, or more if it is sparsified behind");
     }
     next = unit.last;
   }
   if (next != layout.tensors()) {
-    SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " ends before tensor " +
-                                  std::to_string(layout.tensors()));
+    SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), " ends before tensor ", layout.tensors());
   }
   if (plan.tensors.empty()) return;
   if (plan.tensors.size() != layout.tensors()) {
-    SPARFUSE_THROW(kInternal, "plan lists " + std::to_string(plan.tensors.size()) + " of " +
-                                  std::to_string(layout.tensors()) + " tensors");
+    SPARFUSE_THROW(kInternal, "plan lists ", plan.tensors.size(), " of ", layout.tensors(),
+                   " tensors");
   }
   for (const Unit& unit : plan.units) {
     for (std::size_t t = unit.first; t < unit.last; ++t) {
@@ -290,12 +286,11 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
                         (unit.sparsified == Sparsified::kNever && tensor == TensorPlan{});
       if (!fits || !(tensor.density > 0) || tensor.density > 1 ||
           (tensor.reduced && tensor.density < 1)) {
-        SPARFUSE_THROW(kInternal,
-                       "plan: tensor " + layout.tensor(t).name + " has density " +
-                           std::to_string(tensor.density) + (tensor.reduced ? ", reduced" : "") +
-                           ": expected a density in (0, 1] in a unit that is sparsified, 1 if the "
-                           "tensor is reduced (in a unit sparsified behind, only if dense tensors "
-                           "are apart), and 1 in any other unit");
+        SPARFUSE_THROW(kInternal, "plan: tensor ", layout.tensor(t).name, " has density ",
+                       tensor.density, (tensor.reduced ? ", reduced" : ""),
+                       ": expected a density in (0, 1] in a unit that is sparsified, 1 if the "
+                       "tensor is reduced (in a unit sparsified behind, only if dense tensors "
+                       "are apart), and 1 in any other unit");
       }
     }
   }

@@ -20,11 +20,9 @@ std::size_t SumOf(std::span<const std::size_t> sizes) {
 }  // namespace
 
 void RequireAhead(const PlanInput& input, std::string_view planner) {
-  SPARFUSE_REQUIRE(
-      input.sparsified == Sparsified::kAhead,
-      "planner \"" + std::string(planner) +
-          "\" decides for each tensor how it travels: expected a strategy that sparsifies "
-          "tensors before they are fused, say \"ahead\"");
+  SPARFUSE_REQUIRE(input.sparsified == Sparsified::kAhead, "planner \"", planner,
+                   "\" decides for each tensor how it travels: expected a strategy that sparsifies "
+                   "tensors before they are fused, say \"ahead\"");
 }
 
 std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, std::size_t buffers,

@@ -30,7 +30,7 @@ namespace {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
-  SPARFUSE_THROW(kComm, call + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
+  SPARFUSE_THROW(kComm, call, ": ", std::string(text.data(), static_cast<std::size_t>(length)));
 }
 
 void CheckMpi(int code, const char* call) {
@@ -217,9 +217,8 @@ class MpiRequest final : public Request {
 
 void CheckBytes(std::size_t bytes, const char* what) {
   if (bytes > kMaxMessageBytes) {
-    SPARFUSE_THROW(kUnsupported, std::string("mpi: ") + what + " of " + std::to_string(bytes) +
-                                     " bytes: expected at most " +
-                                     std::to_string(kMaxMessageBytes) + "; send smaller units");
+    SPARFUSE_THROW(kUnsupported, "mpi: ", what, " of ", bytes, " bytes: expected at most ",
+                   kMaxMessageBytes, "; send smaller units");
   }
 }
 
@@ -331,8 +330,8 @@ std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
   CheckMpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found),
            "MPI_Comm_get_attr");
   if (!found || *tag_limit < kSplitTag) {
-    SPARFUSE_THROW(kUnsupported, "mpi: largest tag is " + std::to_string(found ? *tag_limit : 0) +
-                                     ": expected at least " + std::to_string(kSplitTag));
+    SPARFUSE_THROW(kUnsupported, "mpi: largest tag is ", found ? *tag_limit : 0,
+                   ": expected at least ", kSplitTag);
   }
   MPI_Comm handle = MPI_COMM_NULL;
   CheckMpi(MPI_Comm_dup(MPI_COMM_WORLD, &handle), "MPI_Comm_dup");

@@ -229,8 +229,8 @@ void SharedProgress::Serve(Server& server) {
 }
 
 ProgressLoop::ProgressLoop(Setup setup, std::chrono::milliseconds deadline) : deadline_(deadline) {
-  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of " + std::to_string(deadline.count()) +
-                                             " ms: expected a positive number");
+  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of ", deadline.count(),
+                   " ms: expected a positive number");
   thread_ = std::thread([this, setup = std::move(setup)]() mutable { Run(std::move(setup)); });
   std::unique_lock lock(mutex_);
   wake_.wait(lock, [&] { return started_; });
@@ -248,8 +248,8 @@ ProgressLoop::ProgressLoop(std::unique_ptr<Communicator> world, std::chrono::mil
       world_(std::move(world)),
       rank_(world_->rank()),
       size_(world_->size()) {
-  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of " + std::to_string(deadline.count()) +
-                                             " ms: expected a positive number");
+  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of ", deadline.count(),
+                   " ms: expected a positive number");
   shared_->Add(*this, rank_);
 }
 
@@ -481,7 +481,7 @@ void ProgressLoop::CheckDeadline(Active& active) {
     why = liveness_->Describe(active.waiting_for, active.pinged);
   }
   gave_up_on_ = active.waiting_for;
-  SPARFUSE_THROW(kTimeout, "no progress for " + std::to_string(deadline_.count()) + " ms: " + why);
+  SPARFUSE_THROW(kTimeout, "no progress for ", deadline_.count(), " ms: ", why);
 }
 
 int ProgressLoop::WaitingFor() const {

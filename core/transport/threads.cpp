@@ -188,8 +188,8 @@ class World {
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (!split.choices[i]) missing += (missing.empty() ? "" : ", ") + std::to_string(members[i]);
     }
-    SPARFUSE_THROW(kTimeout, "split: rank " + missing + " did not arrive within " +
-                                 std::to_string(deadline.count()) + " ms");
+    SPARFUSE_THROW(kTimeout, "split: rank ", missing, " did not arrive within ", deadline.count(),
+                   " ms");
   }
 
   SplitResult LeaveSplit(SplitKey key) {
@@ -229,7 +229,7 @@ class World {
       if (split.choices[i]) continue;
       if (first < 0) first = members[i];
       if (EndpointOf(members[i]).lost.load()) {
-        SPARFUSE_THROW(kComm, "split: rank " + std::to_string(members[i]) + " is lost");
+        SPARFUSE_THROW(kComm, "split: rank ", members[i], " is lost");
       }
     }
     return first;
@@ -274,11 +274,10 @@ class ThreadsRequest final : public Request {
       case Progress::kCopying:
         return false;
       case Progress::kPeerLost:
-        SPARFUSE_THROW(kComm, "rank " + std::to_string(peer()) + " is lost");
+        SPARFUSE_THROW(kComm, "rank ", peer(), " is lost");
       case Progress::kTooLarge:
-        SPARFUSE_THROW(kComm, "message of " + std::to_string(operation_->moved) +
-                                  " bytes from rank " + std::to_string(peer()) +
-                                  ": expected at most " + std::to_string(operation_->size));
+        SPARFUSE_THROW(kComm, "message of ", operation_->moved, " bytes from rank ", peer(),
+                       ": expected at most ", operation_->size);
       case Progress::kDone:
         break;
     }
@@ -409,7 +408,7 @@ std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks
 
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
                                                             std::span<Doorbell* const> bells) {
-  SPARFUSE_REQUIRE(ranks >= 1, "threads: " + std::to_string(ranks) + " ranks: expected at least 1");
+  SPARFUSE_REQUIRE(ranks >= 1, "threads: ", ranks, " ranks: expected at least 1");
   RequireRanksPerNode("threads", ranks_per_node);
   const auto world = std::make_shared<World>(ranks, bells);
   std::vector<std::unique_ptr<Communicator>> communicators;

@@ -252,9 +252,8 @@ void LiveEngine::React(const Event& event) {
       return Finish(handle);
     }
     case EventKind::kStepTimeout:
-      SPARFUSE_THROW(kTimeout, "step " + std::to_string(step_.number) + " does not end within " +
-                                   std::to_string(config_.deadline.count()) +
-                                   " ms: " + DescribeUnfinished());
+      SPARFUSE_THROW(kTimeout, "step ", step_.number, " does not end within ",
+                     config_.deadline.count(), " ms: ", DescribeUnfinished());
   }
 }
 
@@ -599,9 +598,8 @@ Anchors& LiveEngine::anchors() {
 void LiveEngine::BeginWindows(ParameterView parameters, std::vector<ParameterView> inner) {
   const bool needed = config_.local_steps && config_.local_steps->inner != InnerState::kKeep;
   if (needed && inner.size() != config_.inner_arrays) {
-    SPARFUSE_THROW(kInternal, std::to_string(inner.size()) +
-                                  " arrays of the inner optimizer's state: expected " +
-                                  std::to_string(config_.inner_arrays));
+    SPARFUSE_THROW(kInternal, inner.size(), " arrays of the inner optimizer's state: expected ",
+                   config_.inner_arrays);
   }
   anchors().Begin(std::move(parameters), compute_stream(), std::move(inner));
 }

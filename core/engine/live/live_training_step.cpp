@@ -15,13 +15,12 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
     if (failure_) std::rethrow_exception(failure_);  // the last step's events may be in use
   }
   if (in_step_) {
-    SPARFUSE_THROW(kInternal, "step " + std::to_string(step) + " begins, and step " +
-                                  std::to_string(step_.number) +
-                                  " has not ended: expected EndStep");
+    SPARFUSE_THROW(kInternal, "step ", step, " begins, and step ", step_.number,
+                   " has not ended: expected EndStep");
   }
   if (step_.anchors && !step_.anchors->begun()) {
-    SPARFUSE_THROW(kInternal, "step " + std::to_string(step) +
-                                  " begins without an anchor: expected BeginWindows before");
+    SPARFUSE_THROW(kInternal, "step ", step,
+                   " begins without an anchor: expected BeginWindows before");
   }
   in_step_ = true;
   ++steps_;
@@ -163,8 +162,8 @@ void LiveEngine::Synchronise() {
 
 StepRecord LiveEngine::FinishWindows() {
   if (in_step_) {
-    SPARFUSE_THROW(kInternal, "step " + std::to_string(step_.number) +
-                                  " has not ended: expected EndStep before FinishWindows");
+    SPARFUSE_THROW(kInternal, "step ", step_.number,
+                   " has not ended: expected EndStep before FinishWindows");
   }
   if (!config_.delays) (void)anchors();
   in_step_ = true;

@@ -29,8 +29,8 @@ std::span<float> Selections::RoundedOf(Range range, std::string_view residual,
     return {};
   }
   if (!rounded_.emplace(range.begin, range.end, residual).second) {
-    SPARFUSE_THROW(kInternal, label + " is rounded twice in step " + std::to_string(step_.number) +
-                                  " for the residual \"" + std::string(residual) + "\"");
+    SPARFUSE_THROW(kInternal, label, " is rounded twice in step ", step_.number,
+                   " for the residual \"", residual, "\"");
   }
   const std::span<float> rounded = residuals_.Get(residual, range, Device{}).host();
   const auto decay = static_cast<float>(config_.feedback.decay);
@@ -61,9 +61,8 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
     if (one_tensor) selection.info.shape = tensor.shape;
   }
   if (selection.selected) {
-    SPARFUSE_THROW(kInternal, selection.name + " is selected twice in step " +
-                                  std::to_string(step_.number) + " for the residual \"" +
-                                  std::string(sparsify.residual) + "\"");
+    SPARFUSE_THROW(kInternal, selection.name, " is selected twice in step ", step_.number,
+                   " for the residual \"", sparsify.residual, "\"");
   }
   selection.selected = true;
   selection.density = density;
@@ -85,9 +84,8 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
   }
   selection.accumulated = !selection.whole && accumulates_;
   if (selection.accumulated && selection.residual.size == 0) {
-    SPARFUSE_THROW(kInternal, selection.name + " has no residual, from which collective \"" +
-                                  std::string(config_.sparse_collective->descriptor().name) +
-                                  "\" selects");
+    SPARFUSE_THROW(kInternal, selection.name, " has no residual, from which collective \"",
+                   config_.sparse_collective->descriptor().name, "\" selects");
   }
   const float* const source = step_.ReadsGradient(range)
                                   ? step_.gradients[first].data() + (range.begin - tensor.offset)

@@ -66,7 +66,7 @@ ModelStep ModelCluster::StepOf(int index) {
   ModelStep result;
   for (auto& rank : ranks_) {
     if (!rank->ended())
-      SPARFUSE_THROW(kInternal, "modelled step does not end: " + rank->Unfinished());
+      SPARFUSE_THROW(kInternal, "modelled step does not end: ", rank->Unfinished());
     result.records.push_back(rank->record(step));
     result.spans.push_back(rank->TakeSpans(step));
   }

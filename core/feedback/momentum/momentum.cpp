@@ -15,9 +15,8 @@ namespace sparfuse {
 
 MomentumCorrection::MomentumCorrection(std::size_t numel, const MomentumOptions& options)
     : options_(options), velocities_(numel) {
-  SPARFUSE_REQUIRE(
-      options.momentum >= 0 && options.momentum < 1,
-      "momentum = " + std::to_string(options.momentum) + ": expected a number in [0, 1)");
+  SPARFUSE_REQUIRE(options.momentum >= 0 && options.momentum < 1, "momentum = ", options.momentum,
+                   ": expected a number in [0, 1)");
 }
 
 std::span<const float> MomentumCorrection::Advance(std::string_view name, Range range,
@@ -72,8 +71,7 @@ std::span<float> MomentumCorrection::Velocity(std::string_view name, Range range
 }
 
 float ClipFactor(std::span<const float> gradient, double max_norm, ThreadPool& pool) {
-  SPARFUSE_REQUIRE(max_norm > 0,
-                   "clip = " + std::to_string(max_norm) + ": expected a norm above 0");
+  SPARFUSE_REQUIRE(max_norm > 0, "clip = ", max_norm, ": expected a norm above 0");
   const double sum = SumSquares(gradient, pool);
   if (!std::isfinite(sum)) return 1.0f;
   return static_cast<float>(std::min(1.0, max_norm / (std::sqrt(sum) + 1e-6)));

@@ -107,8 +107,7 @@ void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, Device
 
 void ClipFactorOnDevice(const Stream& stream, DeviceWorkspace& workspace,
                         DeviceSpan<const float> gradient, double max_norm, float* factor) {
-  SPARFUSE_REQUIRE(max_norm > 0,
-                   "clip = " + std::to_string(max_norm) + ": expected a norm above 0");
+  SPARFUSE_REQUIRE(max_norm > 0, "clip = ", max_norm, ": expected a norm above 0");
   LaunchSumSquares(stream, workspace, gradient, nullptr, factor, max_norm);
 }
 

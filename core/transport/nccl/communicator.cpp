@@ -223,11 +223,9 @@ std::unique_ptr<Request> NcclCommunicator::NativeAllGather(
     std::vector<std::span<const std::byte>>& by_rank) {
   if (own.size() > capacity_bytes ||
       gathered.size() < static_cast<std::size_t>(size()) * capacity_bytes) {
-    SPARFUSE_THROW(kInternal, "nccl: all-gather of " + std::to_string(own.size()) +
-                                  " bytes with room for " + std::to_string(gathered.size()) +
-                                  ": expected at most " + std::to_string(capacity_bytes) +
-                                  " bytes, and room for as many from each of " +
-                                  std::to_string(size()) + " ranks");
+    SPARFUSE_THROW(kInternal, "nccl: all-gather of ", own.size(), " bytes with room for ",
+                   gathered.size(), ": expected at most ", capacity_bytes,
+                   " bytes, and room for as many from each of ", size(), " ranks");
   }
   const std::uint64_t number = next_number_;
   auto request = Post({.kind = Kind::kAllGather,
@@ -247,11 +245,10 @@ std::unique_ptr<Request> NcclCommunicator::NativeRingStep(RingNeighbours ring,
   const auto parts = static_cast<std::size_t>(messages);
   if (messages < 1 || out.empty() || out.size() != in.size() || out.size() % parts != 0 ||
       ring.previous == rank() || ring.next == rank()) {
-    SPARFUSE_THROW(kInternal, "nccl: ring step of " + std::to_string(out.size()) + " and " +
-                                  std::to_string(in.size()) + " bytes in " +
-                                  std::to_string(messages) +
-                                  " messages: expected arrays of equal sizes in equal parts, and "
-                                  "other ranks as neighbours");
+    SPARFUSE_THROW(kInternal, "nccl: ring step of ", out.size(), " and ", in.size(), " bytes in ",
+                   messages,
+                   " messages: expected arrays of equal sizes in equal parts, and "
+                   "other ranks as neighbours");
   }
   return Post({.kind = Kind::kRingStep,
                .data = const_cast<std::byte*>(out.data()),
@@ -315,9 +312,8 @@ void NcclCommunicator::Take(int peer, const Notice& notice, std::string_view tex
   const bool posted = notice.number < next_number_;
   if (posted && !counts_.contains(notice.number)) {
     SPARFUSE_THROW(
-        kComm,
-        "nccl: " + RankName(peer) +
-            " gathers while this rank does not: all ranks must post collectives in the same order");
+        kComm, "nccl: ", RankName(peer),
+        " gathers while this rank does not: all ranks must post collectives in the same order");
   }
   CountsOf(notice.number)[static_cast<std::size_t>(peer)] = notice.bytes;
 }
@@ -379,9 +375,9 @@ bool NcclCommunicator::LaunchAllGather(Operation& gather) {
   for (const auto& count : counts.mapped()) sizes.push_back(*count);
   const auto largest = std::ranges::max_element(sizes);
   if (*largest > gather.capacity) {
-    SPARFUSE_THROW(kComm, "all-gather: payload of " + std::to_string(*largest) + " bytes from " +
-                              RankName(static_cast<int>(largest - sizes.begin())) +
-                              ": expected at most " + std::to_string(gather.capacity));
+    SPARFUSE_THROW(kComm, "all-gather: payload of ", *largest, " bytes from ",
+                   RankName(static_cast<int>(largest - sizes.begin())), ": expected at most ",
+                   gather.capacity);
   }
   // The sizes alone decide the places of payloads, so that padded blocks meet.
   const std::size_t padded = (*largest + kAlignment - 1) / kAlignment * kAlignment;
@@ -494,12 +490,12 @@ void NcclCommunicator::WaitUntilSettled(const std::string& what) {
     });
     for (int peer = 0; peer < size(); ++peer) {
       if (peer != rank() && control_.lost(peer)) {
-        SPARFUSE_THROW(kComm, "nccl: " + what + ": " + control_.lost(peer)->what);
+        SPARFUSE_THROW(kComm, "nccl: ", what, ": ", control_.lost(peer)->what);
       }
     }
     if (Clock::now() > expires) {
-      SPARFUSE_THROW(kTimeout, "nccl: " + what + " is not complete after " +
-                                   std::to_string(setup_.deadline.count()) + " ms");
+      SPARFUSE_THROW(kTimeout, "nccl: ", what, " is not complete after ", setup_.deadline.count(),
+                     " ms");
     }
     control_.host().Idle(kIdle);
   }

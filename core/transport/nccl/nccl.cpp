@@ -76,19 +76,17 @@ void CheckIntroductions(std::span<const Introduction> all) {
   for (std::size_t r = 1; r < all.size(); ++r) {
     for (std::size_t earlier = 0; earlier < r; ++earlier) {
       if (all[r].card != all[earlier].card) continue;
-      SPARFUSE_THROW(kUnsupported, "nccl: ranks " + std::to_string(earlier) + " and " +
-                                       std::to_string(r) + " have the same card, " +
-                                       all[r].card.data() + std::string(kShareACard));
+      SPARFUSE_THROW(kUnsupported, "nccl: ranks ", earlier, " and ", r, " have the same card, ",
+                     all[r].card.data(), kShareACard);
     }
     if (all[r].version != all[0].version) {
-      SPARFUSE_THROW(kConfig, "nccl: rank " + std::to_string(r) + " has NCCL of version code " +
-                                  std::to_string(all[r].version) + ": expected " +
-                                  std::to_string(all[0].version) + ", as rank 0");
+      SPARFUSE_THROW(kConfig, "nccl: rank ", r, " has NCCL of version code ", all[r].version,
+                     ": expected ", all[0].version, ", as rank 0");
     }
     if (all[r].links != all[0].links) {
-      SPARFUSE_THROW(kConfig, "nccl: ranks 0 and " + std::to_string(r) +
-                                  " have different link constants: expected equal constants, so "
-                                  "that all ranks choose alike");
+      SPARFUSE_THROW(kConfig, "nccl: ranks 0 and ", r,
+                     " have different link constants: expected equal constants, so "
+                     "that all ranks choose alike");
     }
   }
 }
@@ -98,9 +96,8 @@ void CheckIntroductions(std::span<const Introduction> all) {
 std::unique_ptr<Communicator> MakeNcclGroup(const NcclApi& api,
                                             std::shared_ptr<NcclSession> session, NcclSetup setup) {
   Introduction own;
-  SPARFUSE_REQUIRE(!setup.card.empty() && setup.card.size() < own.card.size(),
-                   "nccl: card \"" + setup.card + "\": expected a name of 1 to " +
-                       std::to_string(own.card.size() - 1) + " characters");
+  SPARFUSE_REQUIRE(!setup.card.empty() && setup.card.size() < own.card.size(), "nccl: card \"",
+                   setup.card, "\": expected a name of 1 to ", own.card.size() - 1, " characters");
   const auto call = [&](int result, const char* name) {
     if (result != kNcclSuccess) throw NcclError(api, result, name, nullptr);
   };

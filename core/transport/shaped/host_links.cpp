@@ -54,8 +54,8 @@ class Descriptor {
 };
 
 [[noreturn]] void CannotShare(const std::string& why) {
-  SPARFUSE_THROW(kUnsupported, "the ranks share no memory: " + why +
-                                   "; expected all of them on one host, in one container");
+  SPARFUSE_THROW(kUnsupported, "the ranks share no memory: ", why,
+                 "; expected all of them on one host, in one container");
 }
 
 std::string Reason() { return std::strerror(errno); }
@@ -209,8 +209,8 @@ class HostLinks::Held {
     if (error == EOWNERDEAD) {  // only times may be spoiled, and the other ranks notice the loss
       pthread_mutex_consistent(&mutex_);
     } else if (error != 0) {
-      SPARFUSE_THROW(kTimeout, "shaped: a rank has held the lock of all links for " +
-                                   std::to_string(deadline.count()) + " ms: is it stopped?");
+      SPARFUSE_THROW(kTimeout, "shaped: a rank has held the lock of all links for ",
+                     deadline.count(), " ms: is it stopped?");
     }
   }
   ~Held() { pthread_mutex_unlock(&mutex_); }
@@ -252,10 +252,9 @@ HostLinks::Sent HostLinks::Send(int source, int destination, std::size_t bytes) 
   sent.left = sent.departure + duration;
   Port& port = segment_.port(PortOf(destination, link_class));
   if (!port.Expect(now, sent.id, sent.departure + link.alpha, duration)) {
-    SPARFUSE_THROW(kUnsupported,
-                   "shaped: more than " + std::to_string(Port::kMostOnTheWay) +
-                       " messages are on the way to rank " + std::to_string(destination) +
-                       " or its node; expected fewer at once: larger buckets, or fewer ranks");
+    SPARFUSE_THROW(kUnsupported, "shaped: more than ", Port::kMostOnTheWay,
+                   " messages are on the way to rank ", destination,
+                   " or its node; expected fewer at once: larger buckets, or fewer ranks");
   }
   return sent;
 }

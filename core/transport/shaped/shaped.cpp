@@ -230,9 +230,8 @@ std::unique_ptr<Communicator> MakeShaped(std::unique_ptr<Communicator> inner,
   if (shape.within) CheckShape(*shape.within, " within nodes");
   const Topology& topology = inner->topology();
   SPARFUSE_REQUIRE(
-      shape.within || topology.ranks_per_node == 1,
-      "shaped: " + std::to_string(topology.ranks_per_node) +
-          " ranks per node without a link within nodes; expected such a link, or 1 rank per node");
+      shape.within || topology.ranks_per_node == 1, "shaped: ", topology.ranks_per_node,
+      " ranks per node without a link within nodes; expected such a link, or 1 rank per node");
   CheckHost(*inner, shape, deadline);
   auto network = std::make_shared<Network>(*inner, shape, deadline);
   std::vector<int> ranks = AllRanks(inner->size());

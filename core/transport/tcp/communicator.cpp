@@ -33,15 +33,13 @@ class TcpRequest final : public Request {
     if (!operation_->done) {
       const int lost = session_->LostFor(peer());
       if (lost >= 0) {
-        SPARFUSE_THROW(kComm,
-                       "rank " + std::to_string(lost) + " is lost" + session_->WhyLost(lost));
+        SPARFUSE_THROW(kComm, "rank ", lost, " is lost", session_->WhyLost(lost));
       }
       return false;
     }
     if (operation_->too_large) {
-      SPARFUSE_THROW(kComm, "message of " + std::to_string(operation_->moved) +
-                                " bytes from rank " + std::to_string(peer()) +
-                                ": expected at most " + std::to_string(operation_->size));
+      SPARFUSE_THROW(kComm, "message of ", operation_->moved, " bytes from rank ", peer(),
+                     ": expected at most ", operation_->size);
     }
     complete_ = true;
     if (traffic_ != nullptr) {
@@ -122,9 +120,8 @@ std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            int ranks_per_node, std::chrono::milliseconds deadline,
                                            TcpSignals signals) {
   const int ranks = static_cast<int>(addresses.size());
-  SPARFUSE_REQUIRE(rank >= 0 && rank < ranks,
-                   "tcp: rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
-                       ": expected a rank below the number of addresses");
+  SPARFUSE_REQUIRE(rank >= 0 && rank < ranks, "tcp: rank ", rank, " of ", ranks,
+                   ": expected a rank below the number of addresses");
   RequireRanksPerNode("tcp", ranks_per_node);
   auto session = std::make_shared<TcpSession>(
       MeetRanks(std::move(listener.socket_), addresses, rank, deadline, signals.stop), rank,

@@ -45,7 +45,7 @@ TcpSession::TcpSession(std::vector<Socket> connections, int rank,
       staging_(kStagingBytes) {
   epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!epoll_ || !wake_) SPARFUSE_THROW(kComm, "epoll: " + ErrorText(errno));
+  if (!epoll_ || !wake_) SPARFUSE_THROW(kComm, "epoll: ", ErrorText(errno));
   epoll_.KeepFromChildren();
   wake_.KeepFromChildren();
   epoll_event event{};

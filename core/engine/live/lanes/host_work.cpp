@@ -18,13 +18,13 @@ void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack) {
   const auto& windows = setup.config.local_steps;
   const bool own = pack.source == PackSource::kGradient;
   const bool inner = pack.source == PackSource::kInnerState;
-  SPARFUSE_THROW(
-      kNumeric, std::string(own     ? "gradient of "
-                            : inner ? "what the inner optimizer keeps of "
-                                    : "the change by local steps of ") +
-                    step.layout.tensor(pack.tensor).name + " has a NaN or an infinity at step " +
-                    std::to_string(step.number) +
-                    (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
+  SPARFUSE_THROW(kNumeric,
+                 own     ? "gradient of "
+                 : inner ? "what the inner optimizer keeps of "
+                         : "the change by local steps of ",
+                 step.layout.tensor(pack.tensor).name, " has a NaN or an infinity at step ",
+                 step.number,
+                 (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
 }
 
 double HostWork::Do(LiveOp& local) {
@@ -240,9 +240,8 @@ void HostWork::Code(Selection& selection) {
 // run shows its selection.
 void HostWork::Accumulate(Selection& selection) {
   if (!AddFinite(selection.source.host(), selection.residual.host(), pool_)) {
-    SPARFUSE_THROW(kNumeric, "the accumulated gradient of " + selection.name +
-                                 " has a NaN or an infinity at step " +
-                                 std::to_string(setup_.step.number));
+    SPARFUSE_THROW(kNumeric, "the accumulated gradient of ", selection.name,
+                   " has a NaN or an infinity at step ", setup_.step.number);
   }
   selection.slot.count = 0;
   selection.missing = 0;

@@ -140,26 +140,24 @@ class DeviceStaging final : public ExchangeStaging {
     const Op& op = *state.op;
     const Payload& payload = state.payload;
     if (!payload.parts.empty() && payload.parts.front()->accumulated) {
-      SPARFUSE_THROW(kUnsupported, op.label() +
-                                       ": its collective selects from accumulated gradients, which "
-                                       "lie on a device; expected device \"cpu\"");
+      SPARFUSE_THROW(kUnsupported, op.label(),
+                     ": its collective selects from accumulated gradients, which "
+                     "lie on a device; expected device \"cpu\"");
     }
     DeviceExchange& at = state.device;
     ExchangeBuffers& buffers = state.buffers;
     const std::size_t room = buffers.capacity_bytes * setup_.workers;
     const bool stays = StaysOnDevice(communicator);
     if (payload.forwarded != nullptr && stays) {
-      SPARFUSE_THROW(kUnsupported,
-                     op.label() +
-                         ": its channel sends from a device, but its payload came over another "
-                         "channel to the host; expected transport \"mpi\" or \"threads\"");
+      SPARFUSE_THROW(kUnsupported, op.label(),
+                     ": its channel sends from a device, but its payload came over another "
+                     "channel to the host; expected transport \"mpi\" or \"threads\"");
     }
     const bool joined = payload.coded && setup_.coding.of_selections();
     if (joined && stays) {
-      SPARFUSE_THROW(kUnsupported,
-                     op.label() +
-                         ": selections are coded one by one in host memory, but its channel sends "
-                         "from a device; expected transport \"mpi\" or \"threads\"");
+      SPARFUSE_THROW(kUnsupported, op.label(),
+                     ": selections are coded one by one in host memory, but its channel sends "
+                     "from a device; expected transport \"mpi\" or \"threads\"");
     }
     const bool merged_on_host = joined || AnyOnHost(payload) || payload.forwarded != nullptr;
     if (merged_on_host || !stays) {

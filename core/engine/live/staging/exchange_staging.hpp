@@ -86,8 +86,8 @@ std::size_t DecodeSelections(const ExchangeState& state, std::span<const std::by
     payload = payload.subspan(decoded.bytes);
   }
   if (!payload.empty()) {
-    SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(payload.size()) +
-                              " bytes after the selections of rank " + std::to_string(rank));
+    SPARFUSE_THROW(kComm, "malformed sparse payload: ", payload.size(),
+                   " bytes after the selections of rank ", rank);
   }
   return count;
 }

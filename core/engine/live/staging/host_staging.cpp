@@ -96,8 +96,8 @@ class HostStaging final : public ExchangeStaging {
       const Buffer<std::byte>& from = part->whole ? part->encoded : part->coded;
       const std::size_t bytes = part->whole ? from.size() : part->coded_bytes;
       if (bytes > static_cast<std::size_t>(payload.own->data() + payload.own->size() - to)) {
-        SPARFUSE_THROW(kInternal, "the code of " + part->name + " has " + std::to_string(bytes) +
-                                      " bytes, more than its payload has room for");
+        SPARFUSE_THROW(kInternal, "the code of ", part->name, " has ", bytes,
+                       " bytes, more than its payload has room for");
       }
       std::memcpy(to, from.data(), bytes);
       to += bytes;
@@ -110,9 +110,8 @@ class HostStaging final : public ExchangeStaging {
     const Payload& payload = state.payload;
     if (payload.indexed.size() != 1 || payload.whole_bytes > 0) {
       SPARFUSE_THROW(
-          kUnsupported,
-          state.op->label() +
-              " has gaps: a collective that selects needs units whose tensors are all sparsified");
+          kUnsupported, state.op->label(),
+          " has gaps: a collective that selects needs units whose tensors are all sparsified");
     }
     return {payload.parts.front()->residual.data, state.op->range().size()};
   }
@@ -186,8 +185,8 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
   if (payload.whole_of) payload.whole = *payload.whole_of;
   if (payload.forwarded != nullptr) {
     if (setup.coding != PayloadCoding{} || payload.forwarded->payload.coded) {
-      SPARFUSE_THROW(kInternal,
-                     label + ": its payloads are sent on as they came, but they are coded");
+      SPARFUSE_THROW(kInternal, label,
+                     ": its payloads are sent on as they came, but they are coded");
     }
     for (const auto each : payload.forwarded->buffers.payloads) {
       payload.with_indices += each.size() / kSparseElementBytes;
@@ -195,9 +194,8 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
   }
   payload.capacity = payload.shared_capacity.value_or(payload.capacity);
   if (payload.with_indices > payload.capacity) {
-    SPARFUSE_THROW(kInternal, label + ": " + std::to_string(payload.with_indices) +
-                                  " elements to send, but room for " +
-                                  std::to_string(payload.capacity));
+    SPARFUSE_THROW(kInternal, label, ": ", payload.with_indices, " elements to send, but room for ",
+                   payload.capacity);
   }
   payload.coded = setup.coding != PayloadCoding{} && payload.capacity > 0;
   const std::size_t indexed_bytes =
@@ -238,18 +236,16 @@ void RequireWhole(const ExchangeState& state) {
   for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
     const std::size_t whole_bytes = WholeBytesOf(state.payload, rank);
     if (payloads[rank].size() >= whole_bytes) continue;
-    SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
-                              std::to_string(payloads[rank].size()) + " bytes: expected at least " +
-                              std::to_string(whole_bytes) + " for whole tensors");
+    SPARFUSE_THROW(kComm, "payload of rank ", rank, " has ", payloads[rank].size(),
+                   " bytes: expected at least ", whole_bytes, " for whole tensors");
   }
 }
 
 void RequireAllTaken(const ExchangeState& state, std::size_t taken) {
   const std::size_t returned = state.buffers.returned.size() / kSparseElementBytes;
   if (taken == returned) return;
-  SPARFUSE_THROW(kInternal, state.op->label() + ": " + std::to_string(returned) +
-                                " elements came back, but only " + std::to_string(taken) +
-                                " of them have indices of a selection");
+  SPARFUSE_THROW(kInternal, state.op->label(), ": ", returned, " elements came back, but only ",
+                 taken, " of them have indices of a selection");
 }
 
 std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup) {
