@@ -26,7 +26,6 @@
 #include "core/adtopk/planner.hpp"
 #include "core/base/outside_parts.hpp"
 #include "core/localsteps/strategies.hpp"
-#include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
 #include "core/ssfusion/planner.hpp"
 

@@ -12,7 +12,6 @@
 #include "core/device/runtime.hpp"
 #include "core/feedback/norm/norm.hpp"
 #include "core/localsteps/anchor_kernels.hpp"
-#include "core/localsteps/outer_step.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/accumulate_device.hpp"
 

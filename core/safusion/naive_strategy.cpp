@@ -1,10 +1,9 @@
-#include "core/safusion/naive_strategy.hpp"
-
 #include <utility>
 #include <vector>
 
 #include "core/engine/unit_strategy.hpp"
 #include "core/fusion/plan_times.hpp"
+#include "core/safusion/planner.hpp"
 
 namespace sparfuse {
 namespace {

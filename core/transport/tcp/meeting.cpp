@@ -25,6 +25,26 @@ constexpr std::size_t kTokenBytes = 16;
 constexpr std::chrono::milliseconds kGrace{300};
 constexpr std::ptrdiff_t kMostVisitors = 256;  // that have not shown a token
 
+// The components of TcpListener::address().
+struct TcpAddress {
+  HostAddress host;
+  std::string token;
+};
+
+// Throws Error{kConfig}.
+TcpAddress ParseTcpAddress(const std::string& text) {
+  std::istringstream words(text);
+  std::string host;
+  int port = 0;
+  TcpAddress address;
+  words >> host >> port >> address.token;
+  if (!words || port < 1 || port > 65535 || address.token.size() != 2 * kTokenBytes) {
+    SPARFUSE_THROW(kConfig, "\"", text, "\": expected the address of a listener, HOST PORT TOKEN");
+  }
+  address.host = ParseHost(host, port);
+  return address;
+}
+
 // The first bytes of a connection, in both directions.
 struct Greeting {
   std::uint64_t magic = 0x7370617266757365;  // also detects another byte order
@@ -327,19 +347,6 @@ TcpListener::TcpListener(const std::string& interface, const std::string& toward
     SPARFUSE_THROW(kComm, "listen at ", host.host(), ": ", ErrorText(errno));
   }
   address_ = host.host() + " " + std::to_string(host.port()) + " " + DrawToken();
-}
-
-TcpAddress ParseTcpAddress(const std::string& text) {
-  std::istringstream words(text);
-  std::string host;
-  int port = 0;
-  TcpAddress address;
-  words >> host >> port >> address.token;
-  if (!words || port < 1 || port > 65535 || address.token.size() != 2 * kTokenBytes) {
-    SPARFUSE_THROW(kConfig, "\"", text, "\": expected the address of a listener, HOST PORT TOKEN");
-  }
-  address.host = ParseHost(host, port);
-  return address;
 }
 
 std::vector<Socket> MeetRanks(Socket listener, std::span<const std::string> addresses, int rank,

@@ -194,27 +194,88 @@ class DeviceTimeline {
   // event's. The two clocks differ by the time until the host notices, 10 to 50 us, and by their
   // drift, far less in a step. So spans of the host appear too early by that much relative to the
   // streams'. Returns the event.
-  const gpu::GpuEvent& BeginStep(gpu::CompletionThread& completions);
+  const gpu::GpuEvent& BeginStep(gpu::CompletionThread& completions) {
+    std::lock_guard lock(mutex_);
+    recorded_.clear();
+    interrupted_.reset();
+    host_time_.reset();
+    error_ = nullptr;
+    step_begin_ = since_ = &events_.Record(compute_);
+    completions.Add(*step_begin_, [this](std::exception_ptr error) {
+      const Clock::time_point now = now_();  // Resolve may hold the lock until the step's end
+      {
+        std::lock_guard told(mutex_);
+        host_time_ = now;
+        error_ = std::move(error);
+      }
+      tied_.notify_all();
+    });
+    return *step_begin_;
+  }
 
   // On the compute stream: the next span begins here.
-  void Mark();
+  void Mark() {
+    std::lock_guard lock(mutex_);
+    since_ = &events_.Record(compute_);
+  }
+
   // On the compute stream: ends here the span that began at the last Mark or end of a span, and
   // begins the next. Returns this point.
-  const gpu::GpuEvent& EndPart(SpanKind kind, std::string label);
+  const gpu::GpuEvent& EndPart(SpanKind kind, std::string label) {
+    std::lock_guard lock(mutex_);
+    const gpu::GpuEvent& end = events_.Record(compute_);
+    recorded_.push_back(
+        {{kind, std::string(LaneName(Lane::kCompute)), std::move(label), 0, 0, 0}, since_, &end});
+    since_ = &end;
+    return end;
+  }
+
   // Names the span that an operation beginning now on the compute stream interrupts: a part of
   // backward that goes on, the wait for communication (kExposed), or, null, nothing.
-  void SetInterrupted(std::optional<SpanKind> kind);
+  void SetInterrupted(std::optional<SpanKind> kind) {
+    std::lock_guard lock(mutex_);
+    interrupted_ = kind;
+  }
 
   // Call around an operation on a stream. span: without times and bytes; Resolve reads `bytes`,
   // when they are known.
-  const gpu::GpuEvent& Begin(const Stream& stream);
+  const gpu::GpuEvent& Begin(const Stream& stream) {
+    std::lock_guard lock(mutex_);
+    const gpu::GpuEvent& begin = events_.Record(stream);
+    if (OfCompute(stream) && interrupted_) {
+      recorded_.push_back(
+          {{*interrupted_, std::string(LaneName(Lane::kCompute)), "", 0, 0, 0}, since_, &begin});
+    }
+    return begin;
+  }
+
   const gpu::GpuEvent& End(const Stream& stream, const gpu::GpuEvent& begin, Span span,
-                           const std::uint64_t& bytes);
+                           const std::uint64_t& bytes) {
+    std::lock_guard lock(mutex_);
+    const gpu::GpuEvent& end = events_.Record(stream);
+    recorded_.push_back({std::move(span), &begin, &end, &bytes});
+    if (OfCompute(stream)) since_ = &end;
+    return end;
+  }
 
   // Waits for the end of the last part, and adds all spans to `timeline`. The timeline's own spans
   // are by the host's clock, in seconds since `host_begin`; afterwards all are in seconds since the
   // step's event. Returns the seconds at the end of the last part.
-  double Resolve(Clock::time_point host_begin, Timeline& timeline);
+  double Resolve(Clock::time_point host_begin, Timeline& timeline) {
+    std::unique_lock lock(mutex_);
+    since_->Wait();
+    tied_.wait(lock, [this] { return host_time_.has_value(); });
+    if (error_) std::rethrow_exception(error_);
+    timeline.Shift(-std::chrono::duration<double>(*host_time_ - host_begin).count());
+    for (Recorded& recorded : recorded_) {
+      recorded.span.begin_seconds = recorded.begin->SecondsSince(*step_begin_);
+      recorded.span.end_seconds = recorded.end->SecondsSince(*step_begin_);
+      if (recorded.bytes != nullptr) recorded.span.bytes = *recorded.bytes;
+      timeline.Add(std::move(recorded.span));
+    }
+    recorded_.clear();
+    return since_->SecondsSince(*step_begin_);
+  }
 
  private:
   struct Recorded {
