@@ -6,7 +6,6 @@
 // A hash detects ranks with other indices. It is added to the values as two floats that no sum can
 // round: 12 bits of the hash each, so that up to 2^12 ranks add.
 #include <algorithm>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"

@@ -91,13 +91,32 @@ CollectiveCost CostOf(const CollectiveLinks& links, const HopCounts& hops,
   return cost;
 }
 
-CollectiveCost RingCost(const CollectiveLinks& links, const HopCounts& hops, double of_hop,
-                        int rings) {
-  return CostOf(links, hops, {of_hop, of_hop}, std::min(rings, links.cards_per_node), true);
-}
-
 // Returns (n - 1) / n, the share of a buffer that a ring of n ranks sends over each hop in one lap.
 double AllButOne(int n) { return static_cast<double>(n - 1) / n; }
+
+// Returns the cost of `laps` laps around rings, each hop of which carries `share` of the bytes.
+CollectiveCost RingCost(const CollectiveLinks& links, const Topology& topology, double bytes,
+                        int rings, int laps, double share) {
+  Check(links, topology, bytes);
+  RequireAtLeast(1, rings, "rings");
+  if (TakesNoTime(topology, bytes)) return {};
+  const int cards = std::min(rings, links.cards_per_node);
+  return CostOf(links, WayAround(topology, laps, laps), {share * bytes, share * bytes}, cards,
+                true);
+}
+
+// Returns the cost of `laps` laps around rings, first in the nodes, then between them.
+CollectiveCost TwoLevelCost(const CollectiveLinks& links, const Topology& topology, double bytes,
+                            int laps) {
+  Check(links, topology, bytes);
+  RequireEqualNodes(topology);
+  if (TakesNoTime(topology, bytes)) return {};
+  const int local = LargestNode(topology);
+  const int nodes = topology.nodes();
+  return CostOf(links, {laps * (local - 1), laps * (nodes - 1)},
+                {laps * AllButOne(local) * bytes, laps * AllButOne(nodes) * bytes},
+                links.cards_per_node, false);
+}
 
 // Returns the hops up one tree of n nodes, or down again. NCCL's trees have a root with one child.
 // Below it a node's depth is at most the number of bits of n - 1.
@@ -124,10 +143,7 @@ double SlowestRate(const CollectiveLinks& links, const Topology& topology, int c
 
 CollectiveCost RingAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                  double bytes, int rings) {
-  Check(links, topology, bytes);
-  RequireAtLeast(1, rings, "rings");
-  if (TakesNoTime(topology, bytes)) return {};
-  return RingCost(links, RingAllReduceHops(topology), 2 * AllButOne(topology.ranks) * bytes, rings);
+  return RingCost(links, topology, bytes, rings, 2, 2 * AllButOne(topology.ranks));
 }
 
 CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& topology,
@@ -147,43 +163,22 @@ CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& t
 
 CollectiveCost TwoLevelAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                      double bytes) {
-  Check(links, topology, bytes);
-  RequireEqualNodes(topology);
-  if (TakesNoTime(topology, bytes)) return {};
-  const int local = LargestNode(topology);
-  const int nodes = topology.nodes();
-  return CostOf(links, {2 * (local - 1), 2 * (nodes - 1)},
-                {2 * AllButOne(local) * bytes, 2 * AllButOne(nodes) * bytes}, links.cards_per_node,
-                false);
+  return TwoLevelCost(links, topology, bytes, 2);
 }
 
 CollectiveCost RingAllGatherCost(const CollectiveLinks& links, const Topology& topology,
                                  double gathered_bytes, int rings) {
-  Check(links, topology, gathered_bytes);
-  RequireAtLeast(1, rings, "rings");
-  if (TakesNoTime(topology, gathered_bytes)) return {};
-  return RingCost(links, RingAllGatherHops(topology), AllButOne(topology.ranks) * gathered_bytes,
-                  rings);
+  return RingCost(links, topology, gathered_bytes, rings, 1, AllButOne(topology.ranks));
 }
 
 CollectiveCost TwoLevelAllGatherCost(const CollectiveLinks& links, const Topology& topology,
                                      double gathered_bytes) {
-  Check(links, topology, gathered_bytes);
-  RequireEqualNodes(topology);
-  if (TakesNoTime(topology, gathered_bytes)) return {};
-  const int local = LargestNode(topology);
-  const int nodes = topology.nodes();
-  return CostOf(links, {local - 1, nodes - 1},
-                {AllButOne(local) * gathered_bytes, AllButOne(nodes) * gathered_bytes},
-                links.cards_per_node, false);
+  return TwoLevelCost(links, topology, gathered_bytes, 1);
 }
 
 CollectiveCost RingBroadcastCost(const CollectiveLinks& links, const Topology& topology,
                                  double bytes, int rings) {
-  Check(links, topology, bytes);
-  RequireAtLeast(1, rings, "rings");
-  if (TakesNoTime(topology, bytes)) return {};
-  return RingCost(links, RingAllGatherHops(topology), bytes, rings);
+  return RingCost(links, topology, bytes, rings, 1, 1);
 }
 
 CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& topology,

@@ -405,12 +405,10 @@ std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
 std::string StepScheduler::DescribeUnfinished() const {
   static constexpr const char* kKinds[] = {"pack",  "sparsify", "exchange", "negotiate",
                                            "merge", "apply",    "timer"};
-  std::string text = std::to_string(done_.applied) + " of " + std::to_string(layout_.numel()) +
-                     " elements applied";
+  std::string text = TextOf(done_.applied, " of ", layout_.numel(), " elements applied");
   const auto describe = [&text](const char* which, const Op& each) {
-    text += std::string("; ") + which + kKinds[each.request.index()] + " " + each.label() +
-            " of elements [" + std::to_string(each.range().begin) + ", " +
-            std::to_string(each.range().end) + ")";
+    text += TextOf("; ", which, kKinds[each.request.index()], " ", each.label(), " of elements [",
+                   each.range().begin, ", ", each.range().end, ")");
   };
   for (const Op& each : ops_) {
     if (each.done || each.If<TimerRequest>()) continue;

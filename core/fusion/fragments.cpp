@@ -25,9 +25,8 @@ class Fragments final : public Planner {
     const GradientLayout& layout = input.layout;
     if (!runs_.empty()) return PlanOfRuns(input);
     if (fragments_ > layout.tensors()) {
-      Refuse("fragments = " + std::to_string(fragments_) + ": the layout has " +
-             std::to_string(layout.tensors()) +
-             " tensors; expected no more fragments than tensors");
+      Refuse(TextOf("fragments = ", fragments_, ": the layout has ", layout.tensors(),
+                    " tensors; expected no more fragments than tensors"));
     }
     const std::size_t runs = fragments_ * std::min(stripes_, layout.tensors() / fragments_);
     Plan plan;

@@ -113,7 +113,7 @@ struct PlannerDescriptor {
   std::string_view summary;
   std::string_view source;
   int revision;
-  std::vector<OptionSpec> options;
+  std::vector<OptionSpec> options = {};
   std::function<std::unique_ptr<Planner>(const Options& resolved)> make;
   // Whether, with these options, the planner reads backward and cost, which must then be present;
   // null: it never does.

@@ -302,7 +302,6 @@ std::span<const PlannerDescriptor> CorePlanners() {
        .summary = "every tensor is a unit",
        .source = "Zhang et al., Poseidon, USENIX ATC 2017",
        .revision = 1,
-       .options = {},
        .make =
            [](const Options&) {
              return ByLengths(
@@ -343,7 +342,6 @@ std::span<const PlannerDescriptor> CorePlanners() {
        .summary = "one unit",
        .source = "Shi et al., MG-WFBP, INFOCOM 2019 (SyncEASGD)",
        .revision = 1,
-       .options = {},
        .make =
            [](const Options&) {
              return ByLengths(

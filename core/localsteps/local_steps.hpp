@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
-#include <vector>
 
 #include "core/base/options.hpp"
 
@@ -90,5 +88,14 @@ class FragmentDates {
   std::uint64_t fragments_;
   std::uint64_t period_;
 };
+
+// The strategies: once in a window of steps, or one step late.
+struct StrategyDescriptor;  // core/engine/engine.hpp
+// "local-steps", dense.
+extern const StrategyDescriptor kLocalSteps;
+// "sparse-local-steps", which selects from differences tensor by tensor.
+extern const StrategyDescriptor kSparseLocalSteps;
+// "delayed-units", which applies the gradients of a step in the next step.
+extern const StrategyDescriptor kDelayedGradients;
 
 }  // namespace sparfuse

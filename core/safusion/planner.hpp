@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/engine/engine.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
 
@@ -22,6 +21,7 @@ namespace sparfuse {
 // its tensors. The time from this rank's wish to the launch is the wait that alignment (section
 // 3.2) removes. The last buffer ends at the last tensor on every rank; its end is negotiated, too,
 // so that all ranks count the same buffers.
+struct StrategyDescriptor;  // core/engine/engine.hpp
 extern const StrategyDescriptor kSafusionNaive;
 
 // The planner "safusion", in one of three forms. Times come from PlanTimes unless said otherwise.

@@ -110,11 +110,7 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
       buffers.state = state.get();
       buffers.gathered = std::as_writable_bytes(gathered.host());
       buffers.capacity_bytes = capacity * kSparseElementBytes;
-      buffers.sums = {};
-      buffers.payloads.clear();
-      buffers.returned.clear();
-      buffers.seen.clear();
-      buffers.served = 0;
+      buffers.ClearResults();
       loop.RunBlocking([&](Communicator& world) -> Task {
         const Traffic so_far = Total(world.traffic());
         co_await collective.Run(world, buffers, 32);

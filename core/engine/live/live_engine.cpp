@@ -502,9 +502,8 @@ void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   buffers.shape.tensors = memory.tensors;
   if (made) {
     memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
-    memory.place = std::string(collective.descriptor().name) + " on " +
-                   std::string(ChannelName(exchange.channel)) + ", " + std::to_string(range.begin) +
-                   " to " + std::to_string(range.end);
+    memory.place = TextOf(collective.descriptor().name, " on ", ChannelName(exchange.channel), ", ",
+                          range.begin, " to ", range.end);
     if (memory.state) LoadInto(*memory.state, range, memory.place);
   }
   buffers.state = memory.state.get();

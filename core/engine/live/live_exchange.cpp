@@ -122,11 +122,7 @@ Task LiveEngine::RunExchange(ExchangeState& state) {
                    "and no tensors that travel whole");
   }
   state.buffers.jobs = &jobs_;
-  state.buffers.sums = {};
-  state.buffers.payloads.clear();
-  state.buffers.returned.clear();
-  state.buffers.seen.clear();
-  state.buffers.served = 0;
+  state.buffers.ClearResults();
   co_await collective.Run(communicator, state.buffers, tag);
   if (sums) RequireFiniteSums(state);
   if (request.shared() != nullptr && request.shared()->parts > 1) SetApart(state);

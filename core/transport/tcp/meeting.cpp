@@ -1,6 +1,5 @@
 #include "core/transport/tcp/meeting.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
 
@@ -8,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <list>
 #include <sstream>
 
