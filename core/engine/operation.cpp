@@ -15,17 +15,9 @@ struct Match : Cases... {
 
 }  // namespace
 
-const Ordering& Op::order() const {
-  return std::visit([](const auto& of) -> const Ordering& { return of.order; }, request);
-}
-
 const std::string& Op::label() const {
   static const std::string kNone;
   return If<ExchangeRequest>() ? exchange().label : kNone;
-}
-
-Range Op::range() const {
-  return parts.empty() ? Range{} : Range{parts.front().begin, parts.back().end};
 }
 
 std::size_t Op::elements() const {

@@ -53,9 +53,13 @@ struct Op {
 
   bool communicates() const { return If<ExchangeRequest>() || If<NegotiateRequest>(); }
   bool sparse() const { return If<ExchangeRequest>() && exchange().sparse(); }
-  const Ordering& order() const;
+  const Ordering& order() const {
+    return std::visit([](const auto& of) -> const Ordering& { return of.order; }, request);
+  }
   const std::string& label() const;
-  Range range() const;           // from the first of `parts` to the last
+  Range range() const {  // from the first of `parts` to the last
+    return parts.empty() ? Range{} : Range{parts.front().begin, parts.back().end};
+  }
   std::size_t elements() const;  // of `parts`
 };
 

@@ -92,10 +92,6 @@ void StepScheduler::Synchronise(const std::function<void()>& ask) {
   CheckComplete();
 }
 
-bool StepScheduler::HasUnderWay() const {
-  return std::ranges::any_of(background_, [](const auto& entry) { return !entry.second.taken; });
-}
-
 Op& StepScheduler::NewOp(bool background, Handle& handle) {
   if (background) {
     handle = next_in_background_++;
@@ -175,10 +171,6 @@ void StepScheduler::TakeAsOrdered(const Op& over) {
   ordered_.applied += AppliedBy(over);
   --ordered_.open;
   CheckOrdered();
-}
-
-void StepScheduler::CheckOrdered() {
-  if (ordered_.applied == layout_.numel() && ordered_.open == 0) StepApplied();
 }
 
 // The operation of a handle that a strategy gave.

@@ -120,7 +120,9 @@ class ResidualStore {
   Buffer<float> MakeBuffer() const { return Buffer<float>(numel_ + shift_, device_); }
   float* Begin(const Buffer<float>& buffer) const { return buffer.data() + shift_; }
   void BringOver(Store& store, Range range);
-  DeviceSpan<float> PartOf(const Buffer<float>& buffer, Range range) const;
+  DeviceSpan<float> PartOf(const Buffer<float>& buffer, Range range) const {
+    return {Begin(buffer) + range.begin, range.size(), Stream{device_, nullptr}};
+  }
 
   std::size_t numel_;
   std::size_t shift_;

@@ -44,10 +44,6 @@ std::size_t GradientLayout::PlaceOf(std::size_t element) const {
       [&](std::size_t place) { return tensor(PositionAt(place)).range().end <= element; });
 }
 
-std::size_t GradientLayout::PositionOf(std::size_t element) const {
-  return PositionAt(PlaceOf(element));
-}
-
 Range GradientLayout::RangeOf(std::size_t first, std::size_t last) const {
   assert(first < last && last <= tensors());
   Range range;

@@ -73,10 +73,6 @@ PlanTimes::PlanTimes(const PlanInput& input, std::string_view planner) : input_(
   host_seconds_per_element_ = input.cost->HostElementSeconds(1, input.topology.ranks);
 }
 
-double PlanTimes::Backward(std::size_t tensor) const {
-  return input_.backward->backward_seconds[tensor];
-}
-
 double PlanTimes::Sparsify(std::size_t tensor, double density) const {
   const std::size_t n = input_.layout.tensor(tensor).numel;
   const double work = density < 1 ? input_.cost->SelectionSeconds(input_.sparsifier, n, density)

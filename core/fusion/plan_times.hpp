@@ -38,7 +38,7 @@ class PlanTimes {
   PlanTimes(const PlanInput& input, std::string_view planner);
 
   // Backward of one tensor, since the previous gradient was ready.
-  double Backward(std::size_t tensor) const;
+  double Backward(std::size_t tensor) const { return input_.backward->backward_seconds[tensor]; }
   // Selection from one tensor at this density, error feedback and dispatch included; at density 1
   // its copy into the payload.
   double Sparsify(std::size_t tensor, double density) const;

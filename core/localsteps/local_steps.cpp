@@ -112,17 +112,9 @@ std::optional<std::size_t> FragmentDates::DueAt(std::uint64_t step) const {
   return static_cast<std::size_t>((step / period_ - 1) % fragments_);
 }
 
-std::optional<std::size_t> FragmentDates::SentAt(std::uint64_t step) const {
-  return steps_.lags() ? DueAt(step) : DueAt(step + steps_.delay);
-}
-
 std::optional<std::size_t> FragmentDates::ReceivedAt(std::uint64_t step) const {
   if (steps_.lags() && step <= steps_.every) return std::nullopt;
   return DueAt(step);
-}
-
-bool FragmentDates::RestartsAt(std::uint64_t step) const {
-  return steps_.lags() && step == steps_.every;
 }
 
 }  // namespace sparfuse

@@ -75,11 +75,13 @@ class FragmentDates {
   FragmentDates(const LocalSteps& steps, std::size_t fragments);
 
   // The fragment that is due after the update of this step.
-  std::optional<std::size_t> SentAt(std::uint64_t step) const;
+  std::optional<std::size_t> SentAt(std::uint64_t step) const {
+    return steps_.lags() ? DueAt(step) : DueAt(step + steps_.delay);
+  }
   std::optional<std::size_t> ReceivedAt(std::uint64_t step) const;
   // Whether parameters go back to the anchor although no average has arrived: at the end of the
   // first window of a method that lags.
-  bool RestartsAt(std::uint64_t step) const;
+  bool RestartsAt(std::uint64_t step) const { return steps_.lags() && step == steps_.every; }
 
  private:
   std::optional<std::size_t> DueAt(std::uint64_t step) const;

@@ -484,8 +484,4 @@ void ProgressLoop::CheckDeadline(Active& active) {
   SPARFUSE_THROW(kTimeout, "no progress for ", deadline_.count(), " ms: ", why);
 }
 
-int ProgressLoop::WaitingFor() const {
-  return active_.empty() ? gave_up_on_ : active_.front().waiting_for;
-}
-
 }  // namespace sparfuse

@@ -150,16 +150,6 @@ bool LiveEngine::ReactToNext(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-// Leaves the events that arrived during this thread's reaction to the event thread. The caller
-// holds mutex_.
-void LiveEngine::HandOver() {
-  if (!events_.empty()) event_posted_.notify_one();
-}
-
-LiveEngine::Clock::duration LiveEngine::TimeInSteps(Clock::time_point at) const {
-  return (pause_ ? std::min(at, *pause_) : at).time_since_epoch() - paused_;
-}
-
 void LiveEngine::BeginTime() {
   {
     std::lock_guard lock(mutex_);
@@ -340,15 +330,6 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
   }
   if (started.summed != 0) live.exchange = Live(started.summed).exchange;
   lanes_->Start(live);
-}
-
-bool LiveEngine::StreamsOrder(const Op& first, const Op& second) const {
-  return lanes_->OnStream(first) && lanes_->OnStream(second);
-}
-
-// The compute stream orders an Apply before all operations enqueued on it later.
-bool LiveEngine::OrderedByStream(const Op& apply) const {
-  return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
 }
 
 void LiveEngine::StartTimerOp(Handle handle, double seconds) {
@@ -608,12 +589,6 @@ std::size_t LiveEngine::method_memory_bytes() const {
   return step_.anchors->bytes() + step_.flat.size() * sizeof(float);
 }
 
-void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
-
-double LiveEngine::DensityNow(double planned) const {
-  return planned < 1 ? std::min(1.0, planned * density_factor_) : planned;
-}
-
 bool LiveEngine::KeepsMass() const {
   const bool sparse =
       config_.sparsifier != nullptr ||
@@ -622,8 +597,6 @@ bool LiveEngine::KeepsMass() const {
          config_.feedback.decay == 1 && config_.feedback.rate == 1 && !config_.strategy_loses &&
          config_.sparse_collective->traits().mass != Conservation::kLost;
 }
-
-void LiveEngine::BeginWait(std::string label) { waits_[std::move(label)] = step_.Now(); }
 
 void LiveEngine::EndWait(const std::string& label) {
   const auto it = waits_.find(label);

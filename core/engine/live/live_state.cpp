@@ -73,10 +73,6 @@ void LiveStep::Begin(std::uint64_t step, bool verified) {
   begin = Clock::now();
 }
 
-double LiveStep::At(Clock::time_point time) const {
-  return std::chrono::duration<double>(time - begin).count();
-}
-
 std::span<float> LiveStep::AverageOf(std::size_t tensor) const {
   if (averages[tensor].data() != nullptr) return averages[tensor];
   const Range range = layout.tensor(tensor).range();

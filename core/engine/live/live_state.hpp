@@ -120,7 +120,9 @@ struct LiveStep {
 
   void Begin(std::uint64_t step, bool verified);
   double Now() const { return At(Clock::now()); }  // seconds since Begin
-  double At(Clock::time_point time) const;
+  double At(Clock::time_point time) const {
+    return std::chrono::duration<double>(time - begin).count();
+  }
   // The memory for the average of a tensor in this step, on the host.
   std::span<float> AverageOf(std::size_t tensor) const;
   // True for a range within one tensor that has not been packed: selection reads the gradient in

@@ -32,14 +32,10 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
   Drain(Post({EventKind::kStepBegin, 0}));
 }
 
-void LiveEngine::BeginForward() { lanes_->BeginPart(); }
-
 void LiveEngine::EndForward() {
   lanes_->EndPart(SpanKind::kForward, "");
   lanes_->SetInterrupted(SpanKind::kBackward);
 }
-
-void LiveEngine::EndMicroStep() { lanes_->EndPart(SpanKind::kBackward, "micro-step"); }
 
 void LiveEngine::AnnounceGradient(std::size_t tensor, std::span<const float> gradient) {
   assert(gradient.size() == layout().tensor(tensor).numel);
@@ -136,12 +132,6 @@ void LiveEngine::FinishStep() {
   Post({EventKind::kAwaited, 0});
   WorkUntil(applied_);
   lanes_->SetInterrupted({});
-}
-
-void LiveEngine::BeginUpdate() { lanes_->BeginPart(); }
-
-void LiveEngine::EndUpdate() {
-  if (std::exchange(updating_, false)) lanes_->EndPart(SpanKind::kUpdate, "");
 }
 
 // Returns the possible lateness of another rank: ranks wait for one another once in a window.

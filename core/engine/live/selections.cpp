@@ -110,10 +110,6 @@ void Selections::Settle() {
   for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->Settle();
 }
 
-void Selections::Undo() {
-  for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->Undo();
-}
-
 void Selections::PrepareSlot(Selection& selection) {
   const std::size_t n = selection.range.size();
   selection.kept = n;
@@ -175,16 +171,6 @@ void Selections::SaveRemembered(EngineState::Remembered& to) const {
 void Selections::LoadRemembered(const EngineState::Remembered& from) {
   loaded_ = from;
   for (auto& [key, selection] : selections_) selection.state.reset();
-}
-
-std::size_t Selections::Kept(std::size_t n, std::span<const std::int64_t> shape,
-                             double density) const {
-  return config_.sparsifier == nullptr ? n : config_.sparsifier->Count(n, shape, density);
-}
-
-std::size_t Selections::Room(std::size_t n, std::span<const std::int64_t> shape,
-                             double density) const {
-  return std::max(SlotCapacity(n, density, config_.unbounded_count), Kept(n, shape, density));
 }
 
 std::size_t Selections::Kept(Range range, double density) const {

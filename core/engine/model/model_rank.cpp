@@ -133,8 +133,6 @@ void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic
   WakeCompute();
 }
 
-void ModelRank::BeginWait(std::string label) { waits_[std::move(label)] = Now(); }
-
 void ModelRank::EndWait(const std::string& label) {
   const auto it = waits_.find(label);
   record_.align_wait_seconds += Now() - it->second;
@@ -174,10 +172,6 @@ void ModelRank::StartLocal(Handle handle, Op& started) {
   const Lane lane = started.lane;
   lanes_[static_cast<std::size_t>(lane)].queue.push_back(handle);
   lane == Lane::kCompute ? WakeCompute() : WakeLane(lane);
-}
-
-void ModelRank::StartExchange(Handle handle, Op& started) {
-  cluster_.Arrive(rank(), handle, started);
 }
 
 Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {

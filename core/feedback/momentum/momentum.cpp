@@ -55,19 +55,10 @@ std::span<const float> AdvanceVelocity(const MomentumOptions& options,
   return options.nesterov ? growth.first(n) : velocity;
 }
 
-void MomentumCorrection::Sent(std::string_view name, Range range,
-                              std::span<const std::uint32_t> indices) {
-  MaskVelocity(options_, indices, velocities_.Get(name, range).host());
-}
-
 void MaskVelocity(const MomentumOptions& options, std::span<const std::uint32_t> sent,
                   std::span<float> velocity) {
   if (!options.masking) return;
   for (const std::uint32_t i : sent) velocity[i] = 0.0f;
-}
-
-std::span<float> MomentumCorrection::Velocity(std::string_view name, Range range) {
-  return velocities_.Get(name, range).host();
 }
 
 float ClipFactor(std::span<const float> gradient, double max_norm, ThreadPool& pool) {

@@ -83,10 +83,6 @@ bool HostWork::Nonfinite(std::size_t tensor) const {
   return false;
 }
 
-bool HostWork::ReadsUnchecked(const Selection& selection) const {
-  return setup_.config.on_nonfinite && setup_.step.ReadsGradient(selection.range);
-}
-
 bool HostWork::ReplaceNonfinite(Selection& selection) {
   if (!Nonfinite(selection.info.id)) return false;
   selection.source = {setup_.step.zeros.data(), selection.range.size(), {}};
@@ -170,10 +166,6 @@ void HostWork::TakeAtRate(Selection& selection) {
   const std::span<float> x = compensated_.host().first(n);
   ScaleDense(selection.source.host(), static_cast<float>(setup_.config.feedback.rate), x, pool_);
   selection.source = {x.data(), n, {}};
-}
-
-const FeedbackRule* HostWork::RuleOf(const Selection& selection) const {
-  return selection.residual.size == 0 ? nullptr : setup_.config.feedback.rule.get();
 }
 
 // Replaces the source by the rule's combination of gradient and residual.
