@@ -102,6 +102,58 @@ std::vector<std::uint32_t> BeginsOf(std::span<const std::uint64_t> bytes) {
   return begins;
 }
 
+void AddRounds(const Shards& shards, const Topology& topology, std::span<const RingHalf> halves,
+               std::size_t element_bytes, std::vector<Round>& rounds) {
+  if (shards.members <= 1 || shards.elements == 0) return;
+  for (const RingHalf& half : halves) {
+    rounds.push_back(RoundOf(shards, half, topology, element_bytes));
+  }
+}
+
+Shards EvenShards(std::size_t elements, const Topology& topology) {
+  return {elements, static_cast<std::size_t>(topology.ranks)};
+}
+
+// Rank r sends every chunk twice, but r+1 and r+2 only once: the reduction of r+1 ends here, and
+// the next rank has r+2 already.
+constexpr RingHalf kAllReduceHalves[] = {{1, true}, {2, false}};
+
+class Ring final : public CountedAsRing {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    return RunRingAllReduce(communicator, buffers.dense, tag);
+  }
+};
+
+// One of the two halves, rotated so that shard j is reduced on, or comes from, rank j. Shards are
+// even unless the exchange has parts of its own (ExchangeBuffers::part_begins).
+template <bool kReduces>
+class HalfRing final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    RequireHost(descriptor().name, communicator);
+    const Place place(communicator, buffers.dense, buffers.part_begins);
+    if (place.ranks == 1 || buffers.dense.empty()) co_return;
+    if (kReduces) {
+      co_await ReduceAround(communicator, place, place.rank + place.ranks - 1, tag);
+    } else {
+      co_await GatherAround(communicator, place, place.rank, tag);
+    }
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    const RingHalf half{kReduces ? 0u : 1u, kReduces};
+    Shards shards = EvenShards(sizes.payload_bytes.front() / sizeof(float), topology);
+    std::vector<std::uint32_t> begins;
+    if (!sizes.part_bytes.empty() && !sizes.part_bytes.front().empty()) {
+      begins = BeginsOf(sizes.part_bytes.front());
+      shards.begins = begins;
+    }
+    return RingRounds(shards, topology, {&half, 1});
+  }
+};
+
+constexpr std::string_view kSource = "Patarasuk & Yuan, JPDC 2009";
+
 }  // namespace
 
 std::size_t Shards::NonEmpty() const {
@@ -164,26 +216,6 @@ Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology
   return round;
 }
 
-namespace {
-
-void AddRounds(const Shards& shards, const Topology& topology, std::span<const RingHalf> halves,
-               std::size_t element_bytes, std::vector<Round>& rounds) {
-  if (shards.members <= 1 || shards.elements == 0) return;
-  for (const RingHalf& half : halves) {
-    rounds.push_back(RoundOf(shards, half, topology, element_bytes));
-  }
-}
-
-Shards EvenShards(std::size_t elements, const Topology& topology) {
-  return {elements, static_cast<std::size_t>(topology.ranks)};
-}
-
-// Rank r sends every chunk twice, but r+1 and r+2 only once: the reduction of r+1 ends here, and
-// the next rank has r+2 already.
-constexpr RingHalf kAllReduceHalves[] = {{1, true}, {2, false}};
-
-}  // namespace
-
 RoundPlan RingRounds(const Shards& shards, const Topology& topology,
                      std::span<const RingHalf> halves, std::size_t element_bytes) {
   RoundPlan plan;
@@ -208,46 +240,6 @@ bool CountedAsRing::AddEvenRounds(std::uint64_t payload_bytes, const Topology& t
   AddRounds(shards, topology, kAllReduceHalves, sizeof(float), rounds);
   return true;
 }
-
-namespace {
-
-class Ring final : public CountedAsRing {
- public:
-  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
-    return RunRingAllReduce(communicator, buffers.dense, tag);
-  }
-};
-
-// One of the two halves, rotated so that shard j is reduced on, or comes from, rank j. Shards are
-// even unless the exchange has parts of its own (ExchangeBuffers::part_begins).
-template <bool kReduces>
-class HalfRing final : public Collective {
- public:
-  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
-    RequireHost(descriptor().name, communicator);
-    const Place place(communicator, buffers.dense, buffers.part_begins);
-    if (place.ranks == 1 || buffers.dense.empty()) co_return;
-    if (kReduces) {
-      co_await ReduceAround(communicator, place, place.rank + place.ranks - 1, tag);
-    } else {
-      co_await GatherAround(communicator, place, place.rank, tag);
-    }
-  }
-  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    const RingHalf half{kReduces ? 0u : 1u, kReduces};
-    Shards shards = EvenShards(sizes.payload_bytes.front() / sizeof(float), topology);
-    std::vector<std::uint32_t> begins;
-    if (!sizes.part_bytes.empty() && !sizes.part_bytes.front().empty()) {
-      begins = BeginsOf(sizes.part_bytes.front());
-      shards.begins = begins;
-    }
-    return RingRounds(shards, topology, {&half, 1});
-  }
-};
-
-constexpr std::string_view kSource = "Patarasuk & Yuan, JPDC 2009";
-
-}  // namespace
 
 CollectiveDescriptor RingAllReduce() {
   return {.name = "ring-allreduce",

@@ -17,6 +17,23 @@ void RequireFraction(const std::string& what, double value) {
                    ": expected a number in (0, 1]");
 }
 
+using Outside = OutsideParts<FeedbackDescriptor>;
+
+constexpr std::string_view kDecoupled = "decoupled";
+// In the order of Feedbacks().
+constexpr FeedbackKind kKinds[] = {FeedbackKind::kNone, FeedbackKind::kResidual,
+                                   FeedbackKind::kMomentum, FeedbackKind::kResidual};
+
+FeedbackKind KindOf(std::string_view name) {
+  if (Outside::Find(name) != nullptr) return FeedbackKind::kOwn;
+  std::vector<std::string> known;
+  for (const FeedbackDescriptor& feedback : Feedbacks()) {
+    if (feedback.name == name) return kKinds[known.size()];
+    known.emplace_back(feedback.name);
+  }
+  SPARFUSE_THROW(kConfig, "unknown feedback \"", name, "\"", Suggestion(name, known));
+}
+
 }  // namespace
 
 double WarmupDensity(std::size_t epoch, double density, const DensityWarmup& warmup) {
@@ -37,27 +54,6 @@ double WarmupDensity(std::size_t epoch, double density, const DensityWarmup& war
       warmup.factor.value_or(std::pow(density, 1.0 / (static_cast<double>(warmup.epochs) + 1)));
   return std::max(std::pow(factor, static_cast<double>(epoch) + 1), density);
 }
-
-namespace {
-
-using Outside = OutsideParts<FeedbackDescriptor>;
-
-constexpr std::string_view kDecoupled = "decoupled";
-// In the order of Feedbacks().
-constexpr FeedbackKind kKinds[] = {FeedbackKind::kNone, FeedbackKind::kResidual,
-                                   FeedbackKind::kMomentum, FeedbackKind::kResidual};
-
-FeedbackKind KindOf(std::string_view name) {
-  if (Outside::Find(name) != nullptr) return FeedbackKind::kOwn;
-  std::vector<std::string> known;
-  for (const FeedbackDescriptor& feedback : Feedbacks()) {
-    if (feedback.name == name) return kKinds[known.size()];
-    known.emplace_back(feedback.name);
-  }
-  SPARFUSE_THROW(kConfig, "unknown feedback \"", name, "\"", Suggestion(name, known));
-}
-
-}  // namespace
 
 std::span<const FeedbackDescriptor> Feedbacks() {
   static const std::vector<FeedbackDescriptor> kFeedbacks = {

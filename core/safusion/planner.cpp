@@ -111,23 +111,6 @@ std::vector<std::size_t> CapTail(const GradientLayout& layout, double density,
   return capped;
 }
 
-}  // namespace
-
-std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std::string_view model,
-                                              double density) {
-  const std::vector<Group> groups = CutGroups(layout, model, density);
-  double computation_seconds = 0;
-  for (std::size_t g = 1; g < groups.size(); ++g) {
-    computation_seconds += groups[g].backward_seconds + groups[g].select_seconds;
-  }
-  std::vector<std::size_t> lengths =
-      CapTail(layout, density, Coalesce(groups), computation_seconds);
-  ++lengths.front();
-  return lengths;
-}
-
-namespace {
-
 // Times of the buffer that holds tensors [first, last).
 class BufferTimes {
  public:
@@ -267,6 +250,19 @@ std::vector<std::size_t> LengthsOf(const Options& options, const PlanInput& inpu
 }
 
 }  // namespace
+
+std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std::string_view model,
+                                              double density) {
+  const std::vector<Group> groups = CutGroups(layout, model, density);
+  double computation_seconds = 0;
+  for (std::size_t g = 1; g < groups.size(); ++g) {
+    computation_seconds += groups[g].backward_seconds + groups[g].select_seconds;
+  }
+  std::vector<std::size_t> lengths =
+      CapTail(layout, density, Coalesce(groups), computation_seconds);
+  ++lengths.front();
+  return lengths;
+}
 
 const PlannerDescriptor kSafusionPlanner = {
     .name = "safusion",

@@ -37,6 +37,34 @@ std::string EndOfChain(int waiting_for, int own, std::size_t ranks, const Of& of
   return ListRanks({culprit}) + " answers but did not send";
 }
 
+// Longest time for which the transport may block while tasks wait. In between, their deadlines and
+// the end of the loop are checked.
+constexpr std::chrono::milliseconds kIdleLimit{1};
+// Interval for checking probes while something is active.
+constexpr std::chrono::milliseconds kServiceInterval{5};
+// Both intervals hold up to this number of ranks. More ranks check less often: they may share a
+// machine, and each checks all others.
+constexpr int kFewRanks = 16;
+// Longest delay of an answer to a probe while nothing is active.
+constexpr std::chrono::milliseconds kProbeInterval{50};
+constexpr std::chrono::milliseconds kLongestGrace{2000};
+// Idle limit of a thread that serves many ranks. Every event wakes it.
+constexpr std::chrono::milliseconds kSharedIdleLimit{5};
+
+// The last part of the deadline, in which probes must be answered.
+std::chrono::milliseconds Grace(std::chrono::milliseconds deadline) {
+  return std::min(kLongestGrace, deadline / 3);
+}
+
+// Returns an interval of few ranks for `ranks` of them: longer in proportion, but a tenth of the
+// grace at most.
+std::chrono::milliseconds ForRanks(std::chrono::milliseconds interval, int ranks,
+                                   std::chrono::milliseconds deadline) {
+  if (ranks <= kFewRanks) return interval;
+  return std::clamp(interval * ranks / kFewRanks, interval,
+                    std::max(interval, Grace(deadline) / 10));
+}
+
 }  // namespace
 
 Liveness::Liveness(std::unique_ptr<Communicator> communicator)
@@ -122,38 +150,6 @@ std::string Liveness::Describe(int waiting_for,
   return EndOfChain(waiting_for, communicator_->rank(), peers_.size(),
                     [&](int rank) { return peers_[static_cast<std::size_t>(rank)].waiting_for; });
 }
-
-namespace {
-
-// Longest time for which the transport may block while tasks wait. In between, their deadlines and
-// the end of the loop are checked.
-constexpr std::chrono::milliseconds kIdleLimit{1};
-// Interval for checking probes while something is active.
-constexpr std::chrono::milliseconds kServiceInterval{5};
-// Both intervals hold up to this number of ranks. More ranks check less often: they may share a
-// machine, and each checks all others.
-constexpr int kFewRanks = 16;
-// Longest delay of an answer to a probe while nothing is active.
-constexpr std::chrono::milliseconds kProbeInterval{50};
-constexpr std::chrono::milliseconds kLongestGrace{2000};
-// Idle limit of a thread that serves many ranks. Every event wakes it.
-constexpr std::chrono::milliseconds kSharedIdleLimit{5};
-
-// The last part of the deadline, in which probes must be answered.
-std::chrono::milliseconds Grace(std::chrono::milliseconds deadline) {
-  return std::min(kLongestGrace, deadline / 3);
-}
-
-// Returns an interval of few ranks for `ranks` of them: longer in proportion, but a tenth of the
-// grace at most.
-std::chrono::milliseconds ForRanks(std::chrono::milliseconds interval, int ranks,
-                                   std::chrono::milliseconds deadline) {
-  if (ranks <= kFewRanks) return interval;
-  return std::clamp(interval * ranks / kFewRanks, interval,
-                    std::max(interval, Grace(deadline) / 10));
-}
-
-}  // namespace
 
 Task SplitOff(Communicator& from, int color, int key, std::chrono::milliseconds deadline,
               std::unique_ptr<Communicator>& into) {

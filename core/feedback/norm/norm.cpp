@@ -70,6 +70,16 @@ double SumTile(std::span<const float> x) {
   return SumAsBlock(threads);
 }
 
+void LaunchSumSquares(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
+                      double* sum, float* factor, double max_norm) {
+  const std::size_t tiles = NormTiles(x.size);
+  auto* const of_tiles = workspace.Get<double>(stream, kUseNormTiles, tiles);
+  gpu::Quads quads = gpu::QuadsOf(x.size, x.data);
+  if (quads.skew != 0) quads = gpu::Quads(x.size, 0, false);
+  gpu::Launch(stream, tiles, gpu::SumSquaresOfTiles{quads, x.data, of_tiles});
+  gpu::Launch(stream, 1, gpu::SumTiles{of_tiles, tiles, sum, factor, max_norm});
+}
+
 }  // namespace
 
 double SumSquares(std::span<const float> x, ThreadPool& pool) {
@@ -85,20 +95,6 @@ double SumSquares(std::span<const float> x, ThreadPool& pool) {
   for (std::size_t t = 0; t < tiles.size(); ++t) threads[t % kNormThreads] += tiles[t];
   return SumAsBlock(threads);
 }
-
-namespace {
-
-void LaunchSumSquares(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
-                      double* sum, float* factor, double max_norm) {
-  const std::size_t tiles = NormTiles(x.size);
-  auto* const of_tiles = workspace.Get<double>(stream, kUseNormTiles, tiles);
-  gpu::Quads quads = gpu::QuadsOf(x.size, x.data);
-  if (quads.skew != 0) quads = gpu::Quads(x.size, 0, false);
-  gpu::Launch(stream, tiles, gpu::SumSquaresOfTiles{quads, x.data, of_tiles});
-  gpu::Launch(stream, 1, gpu::SumTiles{of_tiles, tiles, sum, factor, max_norm});
-}
-
-}  // namespace
 
 void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
                         double* sum) {

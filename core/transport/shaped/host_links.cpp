@@ -69,6 +69,14 @@ std::span<std::byte> BytesOf(Offered& offered) {
   return std::as_writable_bytes(std::span(&offered, 1));
 }
 
+constexpr int kTries = 40;
+constexpr std::size_t kBytes = 2u << 20;  // long against the time of one check of a message
+
+// Returns the smallest of all ranks' values. No rank leaves before all have arrived.
+double LeastOf(Communicator& world, double own, std::chrono::milliseconds deadline) {
+  return std::ranges::min(GatherFromPeers(world, own, deadline, "the host's rate"));
+}
+
 }  // namespace
 
 SharedMemory::SharedMemory(Communicator& world, std::size_t bytes,
@@ -264,18 +272,6 @@ std::int64_t HostLinks::EndOf(int source, int destination, std::uint64_t id) {
   const Held held(segment_, deadline_);
   return segment_.port(PortOf(destination, link)).EndOf(id);
 }
-
-namespace {
-
-constexpr int kTries = 40;
-constexpr std::size_t kBytes = 2u << 20;  // long against the time of one check of a message
-
-// Returns the smallest of all ranks' values. No rank leaves before all have arrived.
-double LeastOf(Communicator& world, double own, std::chrono::milliseconds deadline) {
-  return std::ranges::min(GatherFromPeers(world, own, deadline, "the host's rate"));
-}
-
-}  // namespace
 
 double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds deadline) {
   if (world.size() == 1) return std::numeric_limits<double>::infinity();

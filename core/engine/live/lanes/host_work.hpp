@@ -40,9 +40,9 @@ class HostWork {
   std::uint64_t SparsifyOnly(Selection& selection);
   void CorrectMomentum(Selection& selection);
   void TakeAtRate(Selection& selection);
-  const FeedbackRule* RuleOf(const Selection& selection) const {
+  const FeedbackRule* RuleOf(const Selection& selection) const {  // null: none from outside
     return selection.residual.size == 0 ? nullptr : setup_.config.feedback.rule.get();
-  }  // null: none from outside
+  }
   void Compensate(const FeedbackRule& rule, Selection& selection);
   void Select(Selection& selection);
   void Code(Selection& selection);
