@@ -5,7 +5,6 @@
 // Deviations:  counts are not exchanged first: a message's length tells its count.
 #include <memory>
 
-#include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/rounds.hpp"
 

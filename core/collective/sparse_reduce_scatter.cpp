@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"

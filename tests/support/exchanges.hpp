@@ -111,11 +111,7 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
       buffers.gathered = std::as_writable_bytes(gathered.host());
       buffers.capacity_bytes = capacity * kSparseElementBytes;
       buffers.ClearResults();
-      loop.RunBlocking([&](Communicator& world) -> Task {
-        const Traffic so_far = Total(world.traffic());
-        co_await collective.Run(world, buffers, 32);
-        outcome.traffic = Total(world.traffic()) - so_far;
-      });
+      outcome.traffic = RunCounted(loop, collective, buffers);
       outcome.applied.assign(sent.elements, 0.0f);
       outcome.returned.assign(sent.elements, 0.0f);
       if (!buffers.sums.empty()) {

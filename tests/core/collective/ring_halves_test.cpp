@@ -33,11 +33,7 @@ std::vector<HalfOutcome> RunHalf(const Collective& half, int ranks, std::size_t 
     ExchangeBuffers buffers;
     buffers.dense = data;
     buffers.part_begins = begins;
-    loop.RunBlocking([&, &traffic = traffic](Communicator& world) -> Task {
-      const Traffic before = Total(world.traffic());
-      co_await half.Run(world, buffers, 32);
-      traffic = Total(world.traffic()) - before;
-    });
+    traffic = RunCounted(loop, half, buffers);
   });
   return outcomes;
 }

@@ -281,12 +281,7 @@ TEST(LocalStepsOverNccl, DoWhatTheyDoOnTheHost) {
       return config;
     };
     windows.wrap = [](std::unique_ptr<Communicator> host) {
-      NcclSetup setup;
-      setup.card = "card " + std::to_string(host->rank());
-      setup.host = std::move(host);
-      setup.device = kDevice;
-      setup.deadline = std::chrono::seconds(60);
-      return MakeNcclWorld(FakeNccl::Api(), std::move(setup));
+      return MakeNcclWorld(FakeNccl::Api(), EmulatedSetup(std::move(host)));
     };
     const auto got = Train(windows);
     for (std::size_t r = 0; r < got.size(); ++r) {
