@@ -60,62 +60,45 @@ bool TakesNoTime(const Topology& topology, double bytes) {
   return topology.ranks == 1 || bytes == 0;
 }
 
-// Returns the hops of one lap around the ring, from a rank back to itself.
-HopCounts Lap(const Topology& topology) {
-  const int between = topology.nodes() > 1 ? topology.nodes() : 0;
-  return {topology.ranks - between, between};
+// Numbers of hops in sequence, by LinkClass.
+using HopCounts = std::array<int, kLinkClasses>;
+
+// Returns the hops that a chunk crosses before the last rank of a ring over the ranks in order has
+// it; of all chunks, the one that leaves nodes most often.
+HopCounts WayAround(const Topology& topology) {
+  const int crossings = topology.nodes() > 1 ? topology.nodes() : 0;
+  const int left_out_within = crossings == 0 || LargestNode(topology) > 1 ? 1 : 0;
+  return {topology.ranks - crossings - left_out_within, crossings - (1 - left_out_within)};
 }
 
-// Returns the hops of `laps` laps without `missing` hops in a row. The missing hops lie within a
-// node as far as it has enough.
-HopCounts WayAround(const Topology& topology, int laps, int missing) {
-  if (topology.ranks <= 1) return {};
-  const HopCounts lap = Lap(topology);
-  const int within = topology.nodes() > 1 ? std::min(missing, LargestNode(topology) - 1) : missing;
-  return {laps * lap[kWithin] - within, laps * lap[kBetween] - (missing - within)};
+// Returns the rate of the slowest link class that a collective uses. Above 0; infinite for one
+// rank.
+double SlowestRate(const CollectiveLinks& links, const Topology& topology) {
+  Check(links, topology, 0);
+  double rate = std::numeric_limits<double>::infinity();
+  if (HasHops(topology, LinkClass::kIntraNode)) {
+    rate = links[LinkClass::kIntraNode].bytes_per_second;
+  }
+  if (HasHops(topology, LinkClass::kInterNode)) {
+    rate = std::min(rate, links.cards_per_node * links[LinkClass::kInterNode].bytes_per_second);
+  }
+  return rate;
 }
 
 // Returns the cost of `of_hop[link]` bytes over each hop of a class. A node's cards share its
 // outgoing bytes.
 CollectiveCost CostOf(const CollectiveLinks& links, const HopCounts& hops,
-                      const std::array<double, kLinkClasses>& of_hop, int cards, bool pipelined) {
+                      const std::array<double, kLinkClasses>& of_hop, bool pipelined) {
   CollectiveCost cost;
   cost.pipelined = pipelined;
   for (std::size_t link = 0; link < kLinkClasses; ++link) {
     const LinkHop& hop = links.hops[link];
     if (hops[link] == 0) continue;
-    const double rate = hop.bytes_per_second * (link == kBetween ? cards : 1);
+    const double rate = hop.bytes_per_second * (link == kBetween ? links.cards_per_node : 1);
     cost.startup_seconds += hops[link] * hop.startup_seconds;
     cost.link_seconds[link] = of_hop[link] / rate;
   }
   return cost;
-}
-
-// Returns (n - 1) / n, the share of a buffer that a ring of n ranks sends over each hop in one lap.
-double AllButOne(int n) { return static_cast<double>(n - 1) / n; }
-
-// Returns the cost of `laps` laps around rings, each hop of which carries `share` of the bytes.
-CollectiveCost RingCost(const CollectiveLinks& links, const Topology& topology, double bytes,
-                        int rings, int laps, double share) {
-  Check(links, topology, bytes);
-  RequireAtLeast(1, rings, "rings");
-  if (TakesNoTime(topology, bytes)) return {};
-  const int cards = std::min(rings, links.cards_per_node);
-  return CostOf(links, WayAround(topology, laps, laps), {share * bytes, share * bytes}, cards,
-                true);
-}
-
-// Returns the cost of `laps` laps around rings, first in the nodes, then between them.
-CollectiveCost TwoLevelCost(const CollectiveLinks& links, const Topology& topology, double bytes,
-                            int laps) {
-  Check(links, topology, bytes);
-  RequireEqualNodes(topology);
-  if (TakesNoTime(topology, bytes)) return {};
-  const int local = LargestNode(topology);
-  const int nodes = topology.nodes();
-  return CostOf(links, {laps * (local - 1), laps * (nodes - 1)},
-                {laps * AllButOne(local) * bytes, laps * AllButOne(nodes) * bytes},
-                links.cards_per_node, false);
 }
 
 // Returns the hops up one tree of n nodes, or down again. NCCL's trees have a root with one child.
@@ -123,28 +106,6 @@ CollectiveCost TwoLevelCost(const CollectiveLinks& links, const Topology& topolo
 int TreeDepth(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
 }  // namespace
-
-HopCounts RingAllReduceHops(const Topology& topology) { return WayAround(topology, 2, 2); }
-
-HopCounts RingAllGatherHops(const Topology& topology) { return WayAround(topology, 1, 1); }
-
-double SlowestRate(const CollectiveLinks& links, const Topology& topology, int cards) {
-  Check(links, topology, 0);
-  RequireAtLeast(1, cards, "cards");
-  double rate = std::numeric_limits<double>::infinity();
-  if (HasHops(topology, LinkClass::kIntraNode)) {
-    rate = links[LinkClass::kIntraNode].bytes_per_second;
-  }
-  if (HasHops(topology, LinkClass::kInterNode)) {
-    rate = std::min(rate, cards * links[LinkClass::kInterNode].bytes_per_second);
-  }
-  return rate;
-}
-
-CollectiveCost RingAllReduceCost(const CollectiveLinks& links, const Topology& topology,
-                                 double bytes, int rings) {
-  return RingCost(links, topology, bytes, rings, 2, 2 * AllButOne(topology.ranks));
-}
 
 CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                  double bytes) {
@@ -157,28 +118,26 @@ CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& t
   // four nodes on some have two children in one tree, and none in the other.
   const double of_rank = std::min(chain - 1, 2) * bytes;
   const double of_node = std::min(nodes, 4) / 2.0 * bytes;
-  return CostOf(links, {2 * (chain - 1), 2 * TreeDepth(nodes)}, {of_rank, of_node},
-                links.cards_per_node, true);
+  return CostOf(links, {2 * (chain - 1), 2 * TreeDepth(nodes)}, {of_rank, of_node}, true);
 }
 
 CollectiveCost TwoLevelAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                      double bytes) {
-  return TwoLevelCost(links, topology, bytes, 2);
-}
-
-CollectiveCost RingAllGatherCost(const CollectiveLinks& links, const Topology& topology,
-                                 double gathered_bytes, int rings) {
-  return RingCost(links, topology, gathered_bytes, rings, 1, AllButOne(topology.ranks));
-}
-
-CollectiveCost TwoLevelAllGatherCost(const CollectiveLinks& links, const Topology& topology,
-                                     double gathered_bytes) {
-  return TwoLevelCost(links, topology, gathered_bytes, 1);
+  Check(links, topology, bytes);
+  RequireEqualNodes(topology);
+  if (TakesNoTime(topology, bytes)) return {};
+  const int local = LargestNode(topology);
+  const int nodes = topology.nodes();
+  // A ring of n ranks sends (n - 1) / n of a buffer over each hop in one lap.
+  const auto of_hop = [bytes](int n) { return 2.0 * (n - 1) / n * bytes; };
+  return CostOf(links, {2 * (local - 1), 2 * (nodes - 1)}, {of_hop(local), of_hop(nodes)}, false);
 }
 
 CollectiveCost RingBroadcastCost(const CollectiveLinks& links, const Topology& topology,
-                                 double bytes, int rings) {
-  return RingCost(links, topology, bytes, rings, 1, 1);
+                                 double bytes) {
+  Check(links, topology, bytes);
+  if (TakesNoTime(topology, bytes)) return {};
+  return CostOf(links, WayAround(topology), {bytes, bytes}, true);
 }
 
 CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& topology,
@@ -187,8 +146,7 @@ CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& t
   if (TakesNoTime(topology, bytes)) return {};
   const int local = LargestNode(topology);
   const int within = TreeDepth(local), between = TreeDepth(topology.nodes());
-  return CostOf(links, {within, between}, {within * bytes, between * local * bytes},
-                links.cards_per_node, false);
+  return CostOf(links, {within, between}, {within * bytes, between * local * bytes}, false);
 }
 
 namespace {
@@ -403,7 +361,7 @@ CollectiveCost Estimate(const Asked& asked, const Topology& topology, NcclAlgori
   cost.startup_seconds =
       (ring ? RingStartup(asked, protocol) : TreeStartup(asked, protocol)) * kMicrosecond;
   const CollectiveLinks& links = asked.machine.links;
-  const double slowest = SlowestRate(links, topology, links.cards_per_node);
+  const double slowest = SlowestRate(links, topology);
   for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
     const bool between = link == LinkClass::kInterNode;
     if (between ? asked.nodes == 1 : asked.ranks == asked.nodes) continue;
@@ -438,7 +396,7 @@ Asked AskedOf(NcclCollective collective, const NcclMachine& machine, const Topol
                    "; expected at least 1");
   SPARFUSE_REQUIRE(machine.within != NcclHop::kNetwork,
                    "choice of NCCL: within is kNetwork; expected kNvlink or kPcie");
-  const double slowest = SlowestRate(machine.links, topology, machine.links.cards_per_node);
+  const double slowest = SlowestRate(machine.links, topology);
   return {collective,
           machine,
           constants,
