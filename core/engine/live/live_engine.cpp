@@ -248,10 +248,7 @@ void LiveEngine::React(const Event& event) {
 }
 
 void LiveEngine::AskAfterUpdate(void (Strategy::*ask)(Engine&)) {
-  {
-    std::lock_guard lock(mutex_);
-    complete_ = false;
-  }
+  Set(complete_, false);
   StepScheduler::Synchronise([&] { (*config_.strategy.*ask)(*this); });
 }
 
@@ -340,16 +337,6 @@ void LiveEngine::StartTimerOp(Handle handle, double seconds) {
     timers_.emplace(Clock::now() + delay, handle);
   }
   event_posted_.notify_one();
-}
-
-void LiveEngine::StepApplied() {
-  std::lock_guard lock(mutex_);
-  applied_ = true;
-}
-
-void LiveEngine::StepComplete() {
-  std::lock_guard lock(mutex_);
-  complete_ = true;
 }
 
 void LiveEngine::StartExchange(Handle handle, Op& started) {

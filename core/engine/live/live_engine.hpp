@@ -201,8 +201,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   bool OrderedByStream(const Op& apply) const override {
     return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
   }
-  void StepApplied() override;
-  void StepComplete() override;
+  void StepApplied() override { Set(applied_, true); }
+  void StepComplete() override { Set(complete_, true); }
   void React(const Event& event);
   void AskAfterUpdate(void (Strategy::*ask)(Engine&));
   void BeginStepReaction();
@@ -244,6 +244,10 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // mutex_ is held.
   Clock::duration TimeInSteps(Clock::time_point at) const {
     return (pause_ ? std::min(at, *pause_) : at).time_since_epoch() - paused_;
+  }
+  void Set(bool& flag, bool to) {
+    std::lock_guard lock(mutex_);
+    flag = to;
   }
   void BeginTime();
   void EndTime();

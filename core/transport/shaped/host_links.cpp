@@ -128,8 +128,7 @@ void SharedMemory::Offer(Communicator& world, const std::function<void(std::byte
 
 void SharedMemory::Take(Communicator& world, std::chrono::milliseconds deadline) {
   Offered offered;
-  std::vector<std::unique_ptr<Request>> offer;
-  offer.push_back(world.Irecv(0, kOfferTag, BytesOf(offered)));
+  const std::unique_ptr<Request> offer[] = {world.Irecv(0, kOfferTag, BytesOf(offered))};
   AwaitPeers(world, offer, {}, deadline, "shared memory");
 
   const std::string path =
@@ -142,8 +141,8 @@ void SharedMemory::Take(Communicator& world, std::chrono::milliseconds deadline)
   const std::string why = found && !same ? "is another file here" : Reason();
 
   const char taken = data_ != nullptr ? 1 : 0;
-  std::vector<std::unique_ptr<Request>> answer;
-  answer.push_back(world.Isend(0, kOfferTag, std::as_bytes(std::span(&taken, 1))));
+  const std::unique_ptr<Request> answer[] = {
+      world.Isend(0, kOfferTag, std::as_bytes(std::span(&taken, 1)))};
   AwaitPeers(world, {}, answer, deadline, "shared memory");
   if (data_ == nullptr) CannotShare(path + " of rank 0: " + why);
 }
@@ -282,11 +281,9 @@ double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds de
   double best = 0, least = LeastOf(world, 0, deadline);
   for (int i = 0; i < kTries && least < wanted; ++i) {
     const std::int64_t start = MonotonicNanoseconds();
-    std::vector<std::unique_ptr<Request>> receives;
-    std::vector<std::unique_ptr<Request>> sends;
-    receives.push_back(world.Irecv(previous, kOfferTag, in));
-    sends.push_back(world.Isend(next, kOfferTag, out));
-    AwaitPeers(world, receives, sends, deadline, "the host's rate");
+    const std::unique_ptr<Request> receive[] = {world.Irecv(previous, kOfferTag, in)};
+    const std::unique_ptr<Request> send[] = {world.Isend(next, kOfferTag, out)};
+    AwaitPeers(world, receive, send, deadline, "the host's rate");
     const auto nanoseconds = static_cast<double>(MonotonicNanoseconds() - start);
     best = std::max(best, 8.0 * kBytes / nanoseconds);
     least = LeastOf(world, best, deadline);

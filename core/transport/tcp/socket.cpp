@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/tcp.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>

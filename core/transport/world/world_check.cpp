@@ -94,9 +94,9 @@ void CheckWorld(Communicator& world, const ExpectedWorld& expected,
   std::ranges::copy(expected.nonce, mine.nonce.begin());
   mine.rank = rank;
   WorldGreeting theirs;
-  std::array<std::unique_ptr<Request>, 1> receive = {
+  const std::unique_ptr<Request> receive[] = {
       world.Irecv(before, 0, std::as_writable_bytes(std::span(&theirs, 1)))};
-  std::array<std::unique_ptr<Request>, 1> send = {
+  const std::unique_ptr<Request> send[] = {
       world.Isend((rank + 1) % size, 0, std::as_bytes(std::span(&mine, 1)))};
   AwaitPeers(world, receive, send, deadline, "the first message of the launch");
   if (theirs.nonce == mine.nonce && theirs.rank == before) return;

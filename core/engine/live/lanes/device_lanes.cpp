@@ -437,12 +437,8 @@ class DeviceLanes final : public Lanes {
     std::size_t from = 0;
     for (const Range& part : exchange->op->parts) {
       const bool last = apply.last && &part == &exchange->op->parts.back();
-      if (sparse) {
-        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f, last, lane.workspace);
-      } else {
-        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average(),
-                             last, lane.workspace);
-      }
+      const float* const sum = sparse || apart == nullptr ? step_.FlatOf(part) : apart + from;
+      anchors.StepOnDevice(part, sum, sparse ? 1.0f : Average(), last, lane.workspace);
       from += part.size();
     }
   }

@@ -282,20 +282,14 @@ void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchan
   Anchors& anchors = *setup_.step.anchors;
   if (apply.own) return anchors.Restart(*apply.own);
   const float scale = 1.0f / static_cast<float>(setup_.workers);
-  if (exchange->op->sparse()) {
-    TakeSum(*exchange, {Target::Place::kFlat, scale});
-    for (const Range& part : exchange->op->parts) {
-      const bool last = apply.last && &part == &exchange->op->parts.back();
-      anchors.Step(part, {setup_.step.FlatOf(part), part.size()}, 1.0f, last, pool_);
-    }
-    return;
-  }
-  const std::span<const float> sums = exchange->buffers.dense;
-  std::size_t from = 0;
+  const bool sparse = exchange->op->sparse();
+  if (sparse) TakeSum(*exchange, {Target::Place::kFlat, scale});
+  const float* sums = exchange->buffers.dense.data();
   for (const Range& part : exchange->op->parts) {
     const bool last = apply.last && &part == &exchange->op->parts.back();
-    anchors.Step(part, sums.subspan(from, part.size()), scale, last, pool_);
-    from += part.size();
+    const float* const sum = sparse ? setup_.step.FlatOf(part) : sums;
+    anchors.Step(part, {sum, part.size()}, sparse ? 1.0f : scale, last, pool_);
+    if (!sparse) sums += part.size();
   }
 }
 
