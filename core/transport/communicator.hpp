@@ -26,10 +26,10 @@ class Request {
   // the peer is lost.
   virtual bool Test() = 0;
   // Bytes that arrived (receive) or left (send); valid once complete.
-  virtual std::size_t bytes() const noexcept = 0;
+  virtual std::size_t bytes() const noexcept { return 0; }
   // Rank in the world that this request waits for, also in a split communicator, or -1 (a native
   // collective).
-  virtual int peer() const noexcept = 0;
+  virtual int peer() const noexcept { return -1; }
 };
 
 // Memory that ranks of one process share for reading. It stays unchanged while any rank holds

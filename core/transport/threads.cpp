@@ -307,7 +307,6 @@ class SplitRequest final : public Request {
     missing_ = world_.MissingAtSplit(key_, members_);
     return missing_ < 0;
   }
-  std::size_t bytes() const noexcept override { return 0; }
   int peer() const noexcept override { return missing_; }
 
  private:
@@ -401,10 +400,6 @@ class ThreadsCommunicator final : public GroupCommunicator {
 };
 
 }  // namespace
-
-std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node) {
-  return MakeThreadsWorld(ranks, ranks_per_node, {});
-}
 
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
                                                             std::span<Doorbell* const> bells) {

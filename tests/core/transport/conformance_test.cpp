@@ -40,7 +40,11 @@ class Conformance : public ::testing::TestWithParam<Transport> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
-                         ::testing::Values(Transport{"threads", &MakeThreadsWorld},
+                         ::testing::Values(Transport{"threads",
+                                                     [](int ranks, int ranks_per_node) {
+                                                       return MakeThreadsWorld(ranks,
+                                                                               ranks_per_node);
+                                                     }},
                                            Transport{"tcp",
                                                      [](int ranks, int ranks_per_node) {
                                                        return MakeTcpWorlds(ranks, ranks_per_node);

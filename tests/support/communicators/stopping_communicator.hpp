@@ -43,7 +43,6 @@ class Stopping final : public ForwardingCommunicator {
    public:
     explicit Never(int peer) : peer_(peer) {}
     bool Test() override { return false; }
-    std::size_t bytes() const noexcept override { return 0; }
     int peer() const noexcept override { return peer_; }
 
    private:

@@ -65,8 +65,6 @@ class JobRequest final : public Request {
     if (job_->error) std::rethrow_exception(job_->error);
     return true;
   }
-  std::size_t bytes() const noexcept override { return 0; }
-  int peer() const noexcept override { return -1; }
 
  private:
   std::shared_ptr<Job> job_;

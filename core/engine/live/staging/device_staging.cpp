@@ -39,8 +39,6 @@ class EventRequest final : public Request {
     if (told_->error) std::rethrow_exception(told_->error);
     return true;
   }
-  std::size_t bytes() const noexcept override { return 0; }
-  int peer() const noexcept override { return -1; }
 
  private:
   struct Told {
@@ -232,6 +230,12 @@ class DeviceStaging final : public ExchangeStaging {
     op.payload_bytes = payload.whole_bytes + at.own_bytes[0];
   }
 
+  // Copies what belongs to a selection to memory of the host.
+  void Fetch(const Selection& part, void* to, const void* from, std::size_t bytes) {
+    if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
   // Joins whole tensors and selections that are coded already in at.own.
   Task JoinCoded(ExchangeState& state) {
     Op& op = *state.op;
@@ -239,13 +243,8 @@ class DeviceStaging final : public ExchangeStaging {
     std::byte* coded = whole + state.payload.whole_bytes;
     for (const Selection* part : state.payload.parts) {
       if (part->whole) {
-        const std::size_t bytes = part->encoded.size();
-        if (OnHost(*part)) {
-          std::memcpy(whole, part->encoded.data(), bytes);
-        } else {
-          gpu::CopyAsync(out_.view(), whole, part->encoded.data(), bytes);
-        }
-        whole += bytes;
+        Fetch(*part, whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
       } else {
         std::memcpy(coded, part->coded.data(), part->coded_bytes);
         coded += part->coded_bytes;
@@ -270,21 +269,17 @@ class DeviceStaging final : public ExchangeStaging {
                               : reinterpret_cast<std::uint32_t*>(whole + payload.whole_bytes);
     auto* const values = payload.coded ? at.merged_values.data()
                                        : reinterpret_cast<float*>(indices + payload.with_indices);
-    const auto fetch = [&](const Selection& part, void* to, const void* from, std::size_t bytes) {
-      if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
-      if (bytes > 0) std::memcpy(to, from, bytes);
-    };
     std::size_t merged = CopyForwarded(op.range(), payload, indices, values);
     const std::size_t forwarded = merged;
     for (const Selection* part : payload.parts) {
       if (part->whole) {
-        fetch(*part, whole, part->encoded.data(), part->encoded.size());
+        Fetch(*part, whole, part->encoded.data(), part->encoded.size());
         whole += part->encoded.size();
         continue;
       }
       const std::size_t count = part->slot.count;
-      fetch(*part, indices + merged, part->slot.indices.data, count * sizeof(std::uint32_t));
-      fetch(*part, values + merged, part->slot.values.data, count * sizeof(float));
+      Fetch(*part, indices + merged, part->slot.indices.data, count * sizeof(std::uint32_t));
+      Fetch(*part, values + merged, part->slot.values.data, count * sizeof(float));
       merged += count;
     }
     co_await Reach(state);
