@@ -5,7 +5,6 @@
 // Deviations:  counts are not exchanged first: a message's length tells its count.
 #include <algorithm>
 #include <numeric>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
@@ -14,17 +13,17 @@ namespace sparfuse {
 
 void CheckGatherBuffers(std::string_view collective, const ExchangeBuffers& buffers,
                         std::size_t ranks) {
-  const std::string name(collective);
   if (buffers.capacity_bytes % buffers.element_bytes != 0 ||
       buffers.own.size() % buffers.element_bytes != 0) {
-    SPARFUSE_THROW(kInternal, name, ": payload of ", buffers.own.size(), " bytes, capacity of ",
-                   buffers.capacity_bytes, ": expected multiples of ", buffers.element_bytes);
+    SPARFUSE_THROW(kInternal, collective, ": payload of ", buffers.own.size(),
+                   " bytes, capacity of ", buffers.capacity_bytes, ": expected multiples of ",
+                   buffers.element_bytes);
   }
   if (buffers.own.size() > buffers.capacity_bytes ||
       buffers.gathered.size() < ranks * buffers.capacity_bytes) {
-    SPARFUSE_THROW(kInternal, name, ": payload of ", buffers.own.size(), " bytes and room for ",
-                   buffers.gathered.size(), " do not fit ", ranks, " payloads of at most ",
-                   buffers.capacity_bytes);
+    SPARFUSE_THROW(kInternal, collective, ": payload of ", buffers.own.size(),
+                   " bytes and room for ", buffers.gathered.size(), " do not fit ", ranks,
+                   " payloads of at most ", buffers.capacity_bytes);
   }
 }
 
@@ -46,34 +45,31 @@ class SparseGather final : public Collective {
     const int previous = static_cast<int>((rank + ranks - 1) % ranks);
     buffers.payloads.assign(ranks, {});
     buffers.payloads[rank] = buffers.own;
-    if (communicator.shares_memory() && buffers.own_owner != nullptr) {
+    const bool shared = communicator.shares_memory() && buffers.own_owner != nullptr;
+    if (shared) {
       CheckPayloadBytes("sparse-allgather", buffers, rank, buffers.own.size());
       buffers.held.assign(ranks, {});
       buffers.held[rank] = {buffers.own_owner, buffers.own};
-      for (std::size_t step = 0; step + 1 < ranks; ++step) {
-        const std::size_t outgoing = (rank + ranks - step) % ranks;
-        const std::size_t incoming = (rank + ranks - step - 1) % ranks;
-        co_await Complete(communicator.IrecvShared(previous, tag, buffers.held[incoming]),
-                          communicator.IsendShared(next, tag, buffers.held[outgoing]));
-        CheckPayloadBytes("sparse-allgather", buffers, incoming,
-                          buffers.held[incoming].bytes.size());
-        buffers.payloads[incoming] = buffers.held[incoming].bytes;
-      }
-      co_return;
+    } else {
+      CheckGatherBuffers("sparse-allgather", buffers, ranks);
     }
-
-    CheckGatherBuffers("sparse-allgather", buffers, ranks);
     for (std::size_t step = 0; step + 1 < ranks; ++step) {
       const std::size_t outgoing = (rank + ranks - step) % ranks;
       const std::size_t incoming = (rank + ranks - step - 1) % ranks;
-      const auto slot =
-          buffers.gathered.subspan(incoming * buffers.capacity_bytes, buffers.capacity_bytes);
-      const auto requests =
-          co_await Complete(communicator.Irecv(previous, tag, slot),
-                            communicator.Isend(next, tag, buffers.payloads[outgoing]));
-      const std::size_t bytes = requests[0]->bytes();
-      CheckPayloadBytes("sparse-allgather", buffers, incoming, bytes);
-      buffers.payloads[incoming] = slot.first(bytes);
+      std::span<const std::byte>& came = buffers.payloads[incoming];
+      if (shared) {
+        co_await Complete(communicator.IrecvShared(previous, tag, buffers.held[incoming]),
+                          communicator.IsendShared(next, tag, buffers.held[outgoing]));
+        came = buffers.held[incoming].bytes;
+      } else {
+        const auto slot =
+            buffers.gathered.subspan(incoming * buffers.capacity_bytes, buffers.capacity_bytes);
+        const auto requests =
+            co_await Complete(communicator.Irecv(previous, tag, slot),
+                              communicator.Isend(next, tag, buffers.payloads[outgoing]));
+        came = slot.first(requests[0]->bytes());
+      }
+      CheckPayloadBytes("sparse-allgather", buffers, incoming, came.size());
     }
   }
 
