@@ -374,12 +374,8 @@ Handle StepScheduler::Apply(ApplyRequest request) {
     TakeOwn(request.own->size());
     return 0;
   }
-  std::vector<Range> parts;
-  if (request.own) {
-    parts.push_back(*request.own);
-  } else {
-    parts = KnownExchange(request.exchange, "apply").parts;
-  }
+  std::vector<Range> parts =
+      request.own ? std::vector{*request.own} : KnownExchange(request.exchange, "apply").parts;
   return Add(std::move(request), std::move(parts));
 }
 
