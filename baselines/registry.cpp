@@ -25,8 +25,7 @@
 #include "baselines/zen/zen.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/base/outside_parts.hpp"
-#include "core/localsteps/strategies.hpp"
-#include "core/safusion/naive_strategy.hpp"
+#include "core/localsteps/local_steps.hpp"
 #include "core/safusion/planner.hpp"
 #include "core/ssfusion/planner.hpp"
 

@@ -59,7 +59,6 @@ Lane LaneOf(const Options& resolved) {
 class Cupcake final : public Planner {
  public:
   Cupcake(bool timed, Lane lane) : timed_(timed), lane_(lane) {}
-  std::string_view name() const noexcept override { return kCupcakeName; }
 
   Plan MakePlan(const PlanInput& input) const override {
     const bool possible = input.cost == nullptr || !input.cost->selects_in_hooks;

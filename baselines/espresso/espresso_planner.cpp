@@ -275,7 +275,6 @@ class Espresso final : public Planner {
                  .cpu = BoolOption(options, "cpu"),
                  .two_level = BoolOption(options, "two_level"),
                  .mod1000 = BoolOption(options, "mod1000")} {}
-  std::string_view name() const noexcept override { return kEspressoName; }
 
   Plan MakePlan(const PlanInput& input) const override {
     const std::vector<int> options = OptionsOf(input);

@@ -93,7 +93,6 @@ class Secopa final : public Planner {
  public:
   Secopa(std::size_t compress_from, int partitions, SecopaTopology topology)
       : compress_from_(compress_from), partitions_(partitions), topology_(topology) {}
-  std::string_view name() const noexcept override { return kHipress; }
 
   Plan MakePlan(const PlanInput& input) const override {
     Plan plan;

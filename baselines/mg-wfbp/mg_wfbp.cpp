@@ -52,8 +52,6 @@ AllReduceCost Fit(const MergedTimes& times) {
 
 class MgWfbp final : public Planner {
  public:
-  std::string_view name() const noexcept override { return kMgWfbpName; }
-
   Plan MakePlan(const PlanInput& input) const override {
     const MergedTimes times(input, kMgWfbpName);
     const bool sends = input.topology.ranks > 1;  // a single rank's exchange may take no time

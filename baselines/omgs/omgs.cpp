@@ -67,7 +67,6 @@ constexpr std::string_view kOmgsName = "omgs";
 class Omgs final : public Planner {
  public:
   explicit Omgs(OmgsFirstPair first_pair) : first_pair_(first_pair) {}
-  std::string_view name() const noexcept override { return kOmgsName; }
 
   Plan MakePlan(const PlanInput& input) const override {
     const MergedTimes times(input, kOmgsName);

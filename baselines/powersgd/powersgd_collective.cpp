@@ -12,7 +12,7 @@
 //   all-reduce of Q; Q becomes the mean
 //   applied: P Q', the same on all ranks; x - P Q' stays as the residual
 //
-// Both all-reduces are rings or of blocks (core/collective/block_exchange.hpp), which give all
+// Both all-reduces are rings or of blocks (core/collective/block_allreduce.hpp), which give all
 // ranks equal bits. The rounding error of a block of factors stays in the residual, for P Q' is of
 // the factors as they arrived. The work on factors runs beside the communication thread.
 #include <algorithm>

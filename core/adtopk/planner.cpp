@@ -240,7 +240,7 @@ const PlannerDescriptor kAdtopkPlanner = {
     "ADTopk, HPDC 2024",
     1,
     PlannerOptions(),
-    &SelectivePlanner<Planning>::Make,
+    &MakeSelectivePlanner<Planning>,
     &NeedsProfile,
     true};
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace sparfuse {
 
@@ -51,12 +52,29 @@ class Error : public std::runtime_error {
   FailureKind kind_;
 };
 
+// The text of its parts, which are strings and numbers (std::to_string), one after another.
+template <class... Parts>
+std::string TextOf(const Parts&... parts) {
+  std::string text;
+  const auto add = [&text]<class Part>(const Part& part) {
+    if constexpr (std::is_arithmetic_v<Part> && !std::is_same_v<Part, char>) {
+      text += std::to_string(part);
+    } else {
+      text += part;
+    }
+  };
+  (add(parts), ...);
+  return text;
+}
+
 }  // namespace sparfuse
 
-#define SPARFUSE_THROW(kind, what) throw ::sparfuse::Error(::sparfuse::FailureKind::kind, (what))
+// Throws an Error whose text is that of the parts (TextOf).
+#define SPARFUSE_THROW(kind, ...) \
+  throw ::sparfuse::Error(::sparfuse::FailureKind::kind, ::sparfuse::TextOf(__VA_ARGS__))
 
 // For mistakes a user can cause (bad shape, density out of range). Programmer errors use assert.
-#define SPARFUSE_REQUIRE(condition, what)              \
-  do {                                                 \
-    if (!(condition)) SPARFUSE_THROW(kConfig, (what)); \
+#define SPARFUSE_REQUIRE(condition, ...)                    \
+  do {                                                      \
+    if (!(condition)) SPARFUSE_THROW(kConfig, __VA_ARGS__); \
   } while (false)

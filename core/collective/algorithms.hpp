@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -20,6 +21,26 @@ CollectiveDescriptor NcclAllGather();
 CollectiveDescriptor SharedIndicesAllReduce();
 CollectiveDescriptor ParameterServer();
 CollectiveDescriptor ExponentAllReduceDescriptor();
+
+// CollectiveDescriptor::make of a collective without options.
+template <class Kind>
+std::unique_ptr<Collective> MakePlain(const Options& /*resolved*/) {
+  return std::make_unique<Kind>();
+}
+
+// The only collective of its kind, on host memory and without options, which strategies request for
+// a pattern: no method names it.
+template <class Kind>
+const Collective& OnlyOne(std::string_view name, std::string_view source, PayloadKind payload) {
+  static const CollectiveDescriptor kDescriptor = {.name = name,
+                                                   .source = source,
+                                                   .revision = 1,
+                                                   .payload = payload,
+                                                   .make = MakePlain<Kind>,
+                                                   .host_memory = true};
+  static const auto kMade = MakeCollective(kDescriptor);
+  return *kMade;
+}
 
 // Splits a range among the ranks of a group: member j owns shard j. Shard j of n elements in P
 // parts has n/P + [j < n mod P], unless `begins` are given. Shard numbers are taken modulo P.
@@ -49,8 +70,12 @@ struct Shards {
 //   data  in place: own values in, sum over ranks out. Equal length on all ranks.
 Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag);
 RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology);
-void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
-                                std::vector<Round>& rounds);
+class CountedAsRing : public Collective {
+ public:
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
+  bool AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
+                     std::vector<Round>& rounds) const override;
+};
 
 // Appends another exchange of the same ranks to a plan: its rounds and its traffic.
 void AddRounds(const RoundPlan& next, RoundPlan& plan);
@@ -103,7 +128,7 @@ inline LinkClass SlowestLink(const Topology& topology) {
 // core/cost/collective_choice.hpp. Throws Error{kUnsupported} if nodes hold unequal numbers of
 // ranks.
 RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology);
-// Appends these rounds for equal payloads of all ranks (EvenCollective).
+// Appends these rounds for equal payloads of all ranks (Collective::AddEvenRounds).
 void AddEvenTwoLevelAllGatherRounds(std::uint64_t bytes, const Topology& topology,
                                     std::vector<Round>& rounds);
 

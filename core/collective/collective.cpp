@@ -43,7 +43,7 @@ std::shared_ptr<const Collective> CoreCollective(std::string_view name) {
   }();
   const auto found = kMade.find(name);
   if (found == kMade.end()) {
-    SPARFUSE_THROW(kInternal, "core has no collective named \"" + std::string(name) + "\"");
+    SPARFUSE_THROW(kInternal, "core has no collective named \"", name, "\"");
   }
   return found->second;
 }
@@ -56,12 +56,26 @@ ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& s
   return sizes;
 }
 
+namespace {
+
+bool IsGatheredInTwoLevels(const CollectiveDescriptor& which, AllGatherBy gathered_by) {
+  return which.of_library && which.payload == PayloadKind::kSparse &&
+         gathered_by == AllGatherBy::kTwoLevel;
+}
+
+void CheckBytes(const char* what, const Request& request, std::size_t expected) {
+  if (request.bytes() == expected) return;
+  SPARFUSE_THROW(kComm, what, ": ", request.bytes(), " bytes from rank ", request.peer(),
+                 ": expected ", expected);
+}
+
+}  // namespace
+
 RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
                          const Topology& topology, AllGatherBy gathered_by) {
   constexpr std::uint64_t kWord = 4;
   const CollectiveDescriptor& which = collective.descriptor();
-  if (which.of_library && which.payload == PayloadKind::kSparse &&
-      gathered_by == AllGatherBy::kTwoLevel) {
+  if (IsGatheredInTwoLevels(which, gathered_by)) {
     return TwoLevelAllGatherRounds(sizes.payload_bytes, topology);
   }
   RoundPlan plan = collective.Rounds(sizes, topology);
@@ -76,25 +90,24 @@ RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& size
   return plan;
 }
 
-namespace {
-
-void CheckBytes(const char* what, const Request& request, std::size_t expected) {
-  if (request.bytes() == expected) return;
-  SPARFUSE_THROW(kComm, std::string(what) + ": " + std::to_string(request.bytes()) +
-                            " bytes from rank " + std::to_string(request.peer()) + ": expected " +
-                            std::to_string(expected));
+bool AddModelledEvenRounds(const Collective& collective, std::uint64_t payload_bytes,
+                           const Topology& topology, AllGatherBy gathered_by, RoundPlan& plan) {
+  const CollectiveDescriptor& which = collective.descriptor();
+  if (which.sums_on_host) return false;
+  if (IsGatheredInTwoLevels(which, gathered_by)) {
+    AddEvenTwoLevelAllGatherRounds(payload_bytes, topology, plan.rounds);
+    return true;
+  }
+  return collective.AddEvenRounds(payload_bytes, topology, plan.rounds);
 }
-
-}  // namespace
 
 Task AllGather(Communicator& group, std::span<const std::byte> own, std::span<std::byte> out,
                int tag) {
   Communicator& communicator = group.host();
   const int ranks = communicator.size();
   if (out.size() != own.size() * static_cast<std::size_t>(ranks)) {
-    SPARFUSE_THROW(kInternal, "all-gather: room for " + std::to_string(out.size()) +
-                                  " bytes: expected " + std::to_string(ranks) + " blocks of " +
-                                  std::to_string(own.size()));
+    SPARFUSE_THROW(kInternal, "all-gather: room for ", out.size(), " bytes: expected ", ranks,
+                   " blocks of ", own.size());
   }
   const auto block = [&](int rank) {
     return out.subspan(static_cast<std::size_t>(rank) * own.size(), own.size());

@@ -85,6 +85,13 @@ class Collective {
   virtual void Expect(const OverlapModel& /*overlap*/, const Topology& /*topology*/,
                       ExchangeSizes& /*sizes*/) const {}
   virtual RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const = 0;
+  // For collectives that depend only on the lengths of payloads: appends to `rounds` the rounds of
+  // Rounds for equal payloads, in a time independent of the number of ranks, since planners ask for
+  // thousands of sizes. More bytes never decrease a field of a round. The others return false.
+  virtual bool AddEvenRounds(std::uint64_t /*payload_bytes*/, const Topology& /*topology*/,
+                             std::vector<Round>& /*rounds*/) const {
+    return false;
+  }
 
   const CollectiveDescriptor& descriptor() const noexcept { return *descriptor_; }
   const CollectiveTraits& traits() const noexcept { return traits_; }
@@ -175,6 +182,10 @@ ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& s
 // it. If the collective sums on the host, adds the copies between host and device around them.
 RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
                          const Topology& topology, AllGatherBy gathered_by);
+// Appends to plan.rounds the rounds of ModelledRounds for equal payloads (AddEvenRounds). Returns
+// false, and does nothing, if the collective has no even rounds or sums on the host.
+bool AddModelledEvenRounds(const Collective& collective, std::uint64_t payload_bytes,
+                           const Topology& topology, AllGatherBy gathered_by, RoundPlan& plan);
 
 // The following small collectives serve control, set-up and checks. They work on host memory, over
 // communicator.host().

@@ -99,6 +99,14 @@ struct ExchangeBuffers {
   // rank has read to compute its sums. 0 on entry.
   std::uint64_t served = 0;
 
+  // Call before a run: empties what the last run has put out.
+  void ClearResults() {
+    payloads.clear();
+    sums = {};
+    returned.clear();
+    seen.clear();
+    served = 0;
+  }
   // Returns the first `bytes` of `kept`. If `kept` has fewer, it is reallocated and its content is
   // lost.
   std::span<std::byte> Keep(std::size_t bytes) {

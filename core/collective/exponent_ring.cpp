@@ -51,9 +51,8 @@ void ReadMessage(std::span<const std::byte> message, std::span<float> values) {
   const auto sent = message.subspan(std::min(kWord, message.size()));
   if (form == kCoded) return DecodeExponents(sent, values, kName);
   if (form != kRaw || sent.size() != values.size_bytes()) {
-    SPARFUSE_THROW(kComm, std::string(kName) + ": " + std::to_string(message.size()) +
-                              " bytes of form " + std::to_string(form) + ": expected " +
-                              std::to_string(values.size()) + " values, coded or uncoded");
+    SPARFUSE_THROW(kComm, kName, ": ", message.size(), " bytes of form ", form, ": expected ",
+                   values.size(), " values, coded or uncoded");
   }
   std::memcpy(values.data(), sent.data(), sent.size());
 }

@@ -161,17 +161,8 @@ class F16RingCollective final : public Collective {
 
 template <RingPart kPart>
 const Collective& Made(std::string_view name) {
-  static const CollectiveDescriptor kDescriptor = {
-      .name = name,
-      .source = "Wang et al., Espresso, EuroSys 2023",
-      .revision = 1,
-      .payload = PayloadKind::kDense,
-      .make = [](const Options&) -> std::unique_ptr<Collective> {
-        return std::make_unique<F16RingCollective<kPart>>();
-      },
-      .host_memory = true};
-  static const auto kMade = MakeCollective(kDescriptor);
-  return *kMade;
+  return OnlyOne<F16RingCollective<kPart>>(name, "Wang et al., Espresso, EuroSys 2023",
+                                           PayloadKind::kDense);
 }
 
 }  // namespace

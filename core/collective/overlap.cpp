@@ -57,16 +57,4 @@ double OverlapModel::LargestRegion(std::size_t regions) const {
   return std::clamp(largest * static_cast<double>(counted) / sum, 1.0, n);
 }
 
-double FitTheta(double density, std::size_t ranks, double measured) {
-  double low = 0;
-  double high = 1;
-  if (measured >= OverlapModel{low}.Union(density, ranks)) return low;
-  if (measured <= OverlapModel{high}.Union(density, ranks)) return high;
-  for (int i = 0; i < 60; ++i) {  // Union falls with theta
-    const double middle = (low + high) / 2;
-    (OverlapModel{middle}.Union(density, ranks) > measured ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
-
 }  // namespace sparfuse

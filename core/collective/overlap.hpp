@@ -26,19 +26,11 @@ struct OverlapModel {
   // The fraction of the elements that at least one of `ranks` selects, each with this density:
   // 1 - prod_{i < ranks} (b + i) / (a + b + i). density in [0, 1], ranks >= 1. Cost: O(ranks).
   double Union(double density, std::size_t ranks) const;
-  // gamma(p): Union(density, p) / density.
-  double Densification(double density, std::size_t ranks) const {
-    return density <= 0 ? 1.0 : Union(density, ranks) / density;
-  }
   // The fraction of the blocks of `block` elements in which at least one of `ranks` selects an
   // element. Elements that are selected together are assumed to lie in as few blocks as possible.
   double BlockUnion(double density, std::size_t block, std::size_t ranks) const;
   // The expected maximum of density / mean density over `regions` equal regions.
   double LargestRegion(std::size_t regions) const;
 };
-
-// The theta for which Union(density, ranks) is `measured`; 0 or 1 if `measured` lies outside the
-// range of Union.
-double FitTheta(double density, std::size_t ranks, double measured);
 
 }  // namespace sparfuse

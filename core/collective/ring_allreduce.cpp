@@ -12,7 +12,6 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/even_rounds.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
@@ -65,10 +64,8 @@ Task GatherAround(Communicator& communicator, const Place& place, std::size_t fi
 
 void RequireHost(std::string_view collective, const Communicator& communicator) {
   if (communicator.stream().device.kind == DeviceKind::kHost) return;
-  SPARFUSE_THROW(kUnsupported, std::string(collective) +
-                                   ": adds in host memory, but messages of transport \"" +
-                                   std::string(communicator.backend()) +
-                                   "\" lie on a device; use native-allreduce");
+  SPARFUSE_THROW(kUnsupported, collective, ": adds in host memory, but messages of transport \"",
+                 communicator.backend(), "\" lie on a device; use native-allreduce");
 }
 
 Round RoundOf(const Shards& shards, const RingHalf& half, const Topology& topology,
@@ -104,6 +101,58 @@ std::vector<std::uint32_t> BeginsOf(std::span<const std::uint64_t> bytes) {
   }
   return begins;
 }
+
+void AddRounds(const Shards& shards, const Topology& topology, std::span<const RingHalf> halves,
+               std::size_t element_bytes, std::vector<Round>& rounds) {
+  if (shards.members <= 1 || shards.elements == 0) return;
+  for (const RingHalf& half : halves) {
+    rounds.push_back(RoundOf(shards, half, topology, element_bytes));
+  }
+}
+
+Shards EvenShards(std::size_t elements, const Topology& topology) {
+  return {elements, static_cast<std::size_t>(topology.ranks)};
+}
+
+// Rank r sends every chunk twice, but r+1 and r+2 only once: the reduction of r+1 ends here, and
+// the next rank has r+2 already.
+constexpr RingHalf kAllReduceHalves[] = {{1, true}, {2, false}};
+
+class Ring final : public CountedAsRing {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    return RunRingAllReduce(communicator, buffers.dense, tag);
+  }
+};
+
+// One of the two halves, rotated so that shard j is reduced on, or comes from, rank j. Shards are
+// even unless the exchange has parts of its own (ExchangeBuffers::part_begins).
+template <bool kReduces>
+class HalfRing final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    RequireHost(descriptor().name, communicator);
+    const Place place(communicator, buffers.dense, buffers.part_begins);
+    if (place.ranks == 1 || buffers.dense.empty()) co_return;
+    if (kReduces) {
+      co_await ReduceAround(communicator, place, place.rank + place.ranks - 1, tag);
+    } else {
+      co_await GatherAround(communicator, place, place.rank, tag);
+    }
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    const RingHalf half{kReduces ? 0u : 1u, kReduces};
+    Shards shards = EvenShards(sizes.payload_bytes.front() / sizeof(float), topology);
+    std::vector<std::uint32_t> begins;
+    if (!sizes.part_bytes.empty() && !sizes.part_bytes.front().empty()) {
+      begins = BeginsOf(sizes.part_bytes.front());
+      shards.begins = begins;
+    }
+    return RingRounds(shards, topology, {&half, 1});
+  }
+};
+
+constexpr std::string_view kSource = "Patarasuk & Yuan, JPDC 2009";
 
 }  // namespace
 
@@ -141,11 +190,9 @@ Task StepAroundRing(Communicator& communicator, std::string_view collective,
   }
   requests = co_await Complete(std::move(requests));
   if (!incoming.empty() && requests[0]->bytes() != incoming.size()) {
-    SPARFUSE_THROW(kComm, std::string(collective) + ": chunk of " +
-                              std::to_string(requests[0]->bytes()) + " bytes from rank " +
-                              std::to_string(requests[0]->peer()) + ": expected " +
-                              std::to_string(incoming.size()) +
-                              "; ranks disagree on the length of the buffer");
+    SPARFUSE_THROW(kComm, collective, ": chunk of ", requests[0]->bytes(), " bytes from rank ",
+                   requests[0]->peer(), ": expected ", incoming.size(),
+                   "; ranks disagree on the length of the buffer");
   }
 }
 
@@ -169,26 +216,6 @@ Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology
   return round;
 }
 
-namespace {
-
-void AddRounds(const Shards& shards, const Topology& topology, std::span<const RingHalf> halves,
-               std::size_t element_bytes, std::vector<Round>& rounds) {
-  if (shards.members <= 1 || shards.elements == 0) return;
-  for (const RingHalf& half : halves) {
-    rounds.push_back(RoundOf(shards, half, topology, element_bytes));
-  }
-}
-
-Shards EvenShards(std::size_t elements, const Topology& topology) {
-  return {elements, static_cast<std::size_t>(topology.ranks)};
-}
-
-// Rank r sends every chunk twice, but r+1 and r+2 only once: the reduction of r+1 ends here, and
-// the next rank has r+2 already.
-constexpr RingHalf kAllReduceHalves[] = {{1, true}, {2, false}};
-
-}  // namespace
-
 RoundPlan RingRounds(const Shards& shards, const Topology& topology,
                      std::span<const RingHalf> halves, std::size_t element_bytes) {
   RoundPlan plan;
@@ -203,98 +230,34 @@ RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
   return RingRounds(EvenShards(elements, topology), topology, kAllReduceHalves);
 }
 
-void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
-                                std::vector<Round>& rounds) {
-  AddRounds(EvenShards(elements, topology), topology, kAllReduceHalves, sizeof(float), rounds);
+RoundPlan CountedAsRing::Rounds(const ExchangeSizes& sizes, const Topology& topology) const {
+  return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
 }
 
-namespace {
-
-class Ring final : public Collective, public EvenCollective {
- public:
-  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
-    return RunRingAllReduce(communicator, buffers.dense, tag);
-  }
-  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
-  }
-  void AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
-                     std::vector<Round>& rounds) const override {
-    AddEvenRingAllReduceRounds(payload_bytes / sizeof(float), topology, rounds);
-  }
-};
-
-// One of the two halves, rotated so that shard j is reduced on, or comes from, rank j. Shards are
-// even unless the exchange has parts of its own (ExchangeBuffers::part_begins).
-class HalfRing final : public Collective {
- public:
-  explicit HalfRing(bool reduces) : reduces_(reduces) {}
-
-  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
-    RequireHost(descriptor().name, communicator);
-    const Place place(communicator, buffers.dense, buffers.part_begins);
-    if (place.ranks == 1 || buffers.dense.empty()) co_return;
-    if (reduces_) {
-      co_await ReduceAround(communicator, place, place.rank + place.ranks - 1, tag);
-    } else {
-      co_await GatherAround(communicator, place, place.rank, tag);
-    }
-  }
-  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    const RingHalf half{reduces_ ? 0u : 1u, reduces_};
-    Shards shards = EvenShards(sizes.payload_bytes.front() / sizeof(float), topology);
-    std::vector<std::uint32_t> begins;
-    if (!sizes.part_bytes.empty() && !sizes.part_bytes.front().empty()) {
-      begins = BeginsOf(sizes.part_bytes.front());
-      shards.begins = begins;
-    }
-    return RingRounds(shards, topology, {&half, 1});
-  }
-
- private:
-  bool reduces_;
-};
-
-CollectiveDescriptor HalfOfAllreduce(std::string_view name,
-                                     std::unique_ptr<Collective> (*make)(const Options&)) {
-  return {.name = name,
-          .source = "Patarasuk & Yuan, JPDC 2009",
-          .revision = 1,
-          .payload = PayloadKind::kDense,
-          .make = make,
-          .host_memory = true};
+bool CountedAsRing::AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
+                                  std::vector<Round>& rounds) const {
+  const Shards shards = EvenShards(payload_bytes / sizeof(float), topology);
+  AddRounds(shards, topology, kAllReduceHalves, sizeof(float), rounds);
+  return true;
 }
-
-}  // namespace
 
 CollectiveDescriptor RingAllReduce() {
   return {.name = "ring-allreduce",
-          .source = "Patarasuk & Yuan, JPDC 2009",
+          .source = kSource,
           .revision = 1,
           .payload = PayloadKind::kDense,
-          .make = [](const Options&) -> std::unique_ptr<Collective> {
-            return std::make_unique<Ring>();
-          },
+          .make = MakePlain<Ring>,
           .of_library = true,
           .host_memory = true,
           .summary = "dense sums around a ring: reduce-scatter, then all-gather"};
 }
 
 const Collective& RingReduceScatter() {
-  static const CollectiveDescriptor kDescriptor = HalfOfAllreduce(
-      "ring-reduce-scatter",
-      [](const Options&) { return std::unique_ptr<Collective>(std::make_unique<HalfRing>(true)); });
-  static const auto kMade = MakeCollective(kDescriptor);
-  return *kMade;
+  return OnlyOne<HalfRing<true>>("ring-reduce-scatter", kSource, PayloadKind::kDense);
 }
 
 const Collective& RingAllGather() {
-  static const CollectiveDescriptor kDescriptor =
-      HalfOfAllreduce("ring-allgather", [](const Options&) {
-        return std::unique_ptr<Collective>(std::make_unique<HalfRing>(false));
-      });
-  static const auto kMade = MakeCollective(kDescriptor);
-  return *kMade;
+  return OnlyOne<HalfRing<false>>("ring-allgather", kSource, PayloadKind::kDense);
 }
 
 }  // namespace sparfuse

@@ -6,7 +6,6 @@
 // A hash detects ranks with other indices. It is added to the values as two floats that no sum can
 // round: 12 bits of the hash each, so that up to 2^12 ranks add.
 #include <algorithm>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"
@@ -66,9 +65,7 @@ CollectiveDescriptor SharedIndicesAllReduce() {
           .source = "Vogels, Karimireddy & Jaggi, NeurIPS 2019, section 5.1",
           .revision = 1,
           .payload = PayloadKind::kSparse,
-          .make = [](const Options&) -> std::unique_ptr<Collective> {
-            return std::make_unique<SharedIndices>();
-          },
+          .make = MakePlain<SharedIndices>,
           .host_memory = true,
           .traits =
               [](const Options&) {

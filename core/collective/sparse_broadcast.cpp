@@ -5,7 +5,6 @@
 // Deviations:  counts are not exchanged first: a message's length tells its count.
 #include <memory>
 
-#include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/rounds.hpp"
 
@@ -66,17 +65,9 @@ class DownATree final : public Collective {
 }  // namespace
 
 const Collective& SparseBroadcast() {
-  static const CollectiveDescriptor kDescriptor = {
-      .name = "sparse-broadcast",
-      .source = "Thakur, Rabenseifner & Gropp, IJHPCA 2005 (binomial tree)",
-      .revision = 1,
-      .payload = PayloadKind::kSparse,
-      .make = [](const Options&) -> std::unique_ptr<Collective> {
-        return std::make_unique<DownATree>();
-      },
-      .host_memory = true};
-  static const auto kMade = MakeCollective(kDescriptor);
-  return *kMade;
+  return OnlyOne<DownATree>("sparse-broadcast",
+                            "Thakur, Rabenseifner & Gropp, IJHPCA 2005 (binomial tree)",
+                            PayloadKind::kSparse);
 }
 
 }  // namespace sparfuse

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
@@ -14,12 +13,6 @@
 
 namespace sparfuse {
 namespace {
-
-class Scatter final : public Collective {
- public:
-  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override;
-  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
-};
 
 // Writes the parts to `to`, one after another, each as a payload of its own. Parts that `own` holds
 // encoded whole are copied.
@@ -52,75 +45,69 @@ std::vector<std::span<const std::byte>> SplitParts(const ExchangeBuffers& buffer
   return parts;
 }
 
-Task Scatter::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  const auto rank = static_cast<std::size_t>(communicator.rank());
-  CheckGatherBuffers("sparse-reduce-scatter", buffers, ranks);
-  const auto parts = SplitParts(buffers, buffers.Keep(buffers.own.size()));
-  if (parts.size() > ranks) {
-    SPARFUSE_THROW(kInternal, "sparse-reduce-scatter: " + std::to_string(parts.size()) +
-                                  " parts for " + std::to_string(ranks) + " ranks");
-  }
-  const std::size_t owner = buffers.shape.owner;
-  const bool owns = (rank + ranks - owner) % ranks < parts.size();
-  std::vector<std::unique_ptr<Request>> requests;
-  std::vector<std::size_t> from;
-  for (std::size_t step = 1; step < ranks; ++step) {
-    const std::size_t other = (rank + ranks - step) % ranks;
-    if (!owns) break;
-    const auto slot =
-        buffers.gathered.subspan(other * buffers.capacity_bytes, buffers.capacity_bytes);
-    requests.push_back(communicator.Irecv(static_cast<int>(other), tag, slot));
-    from.push_back(other);
-  }
-  for (std::size_t step = 1; step < ranks; ++step) {
-    const std::size_t other = (rank + step) % ranks;
-    const std::size_t part = (other + ranks - owner) % ranks;
-    if (part >= parts.size()) continue;
-    requests.push_back(communicator.Isend(static_cast<int>(other), tag, parts[part]));
-  }
-  requests = co_await Complete(std::move(requests));
-  if (!owns) co_return;
-  buffers.payloads.assign(ranks, {});
-  buffers.payloads[rank] = parts[(rank + ranks - owner) % ranks];
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    const std::size_t bytes = requests[i]->bytes();
-    CheckPayloadBytes("sparse-reduce-scatter", buffers, from[i], bytes);
-    buffers.payloads[from[i]] = buffers.gathered.subspan(from[i] * buffers.capacity_bytes, bytes);
-  }
-}
-
-RoundPlan Scatter::Rounds(const ExchangeSizes& sizes, const Topology& topology) const {
-  RoundPlan plan;
-  const auto ranks = static_cast<std::size_t>(topology.ranks);
-  plan.per_rank.resize(ranks);
-  std::vector<RankMessage> messages;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    for (std::size_t j = 0; j < sizes.part_bytes[rank].size(); ++j) {
-      const std::size_t owner = (sizes.shape.owner + j) % ranks;
-      if (owner == rank) continue;
-      messages.push_back(
-          {static_cast<int>(rank), static_cast<int>(owner), sizes.part_bytes[rank][j]});
+class Scatter final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    const auto ranks = static_cast<std::size_t>(communicator.size());
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    CheckGatherBuffers("sparse-reduce-scatter", buffers, ranks);
+    const auto parts = SplitParts(buffers, buffers.Keep(buffers.own.size()));
+    if (parts.size() > ranks) {
+      SPARFUSE_THROW(kInternal, "sparse-reduce-scatter: ", parts.size(), " parts for ", ranks,
+                     " ranks");
+    }
+    const std::size_t owner = buffers.shape.owner;
+    const bool owns = (rank + ranks - owner) % ranks < parts.size();
+    std::vector<std::unique_ptr<Request>> requests;
+    std::vector<std::size_t> from;
+    for (std::size_t step = 1; step < ranks; ++step) {
+      const std::size_t other = (rank + ranks - step) % ranks;
+      if (!owns) break;
+      const auto slot =
+          buffers.gathered.subspan(other * buffers.capacity_bytes, buffers.capacity_bytes);
+      requests.push_back(communicator.Irecv(static_cast<int>(other), tag, slot));
+      from.push_back(other);
+    }
+    for (std::size_t step = 1; step < ranks; ++step) {
+      const std::size_t other = (rank + step) % ranks;
+      const std::size_t part = (other + ranks - owner) % ranks;
+      if (part >= parts.size()) continue;
+      requests.push_back(communicator.Isend(static_cast<int>(other), tag, parts[part]));
+    }
+    requests = co_await Complete(std::move(requests));
+    if (!owns) co_return;
+    buffers.payloads.assign(ranks, {});
+    buffers.payloads[rank] = parts[(rank + ranks - owner) % ranks];
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const std::size_t bytes = requests[i]->bytes();
+      CheckPayloadBytes("sparse-reduce-scatter", buffers, from[i], bytes);
+      buffers.payloads[from[i]] = buffers.gathered.subspan(from[i] * buffers.capacity_bytes, bytes);
     }
   }
-  if (!messages.empty()) AddRound(messages, topology, plan);
-  return plan;
-}
+
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    RoundPlan plan;
+    const auto ranks = static_cast<std::size_t>(topology.ranks);
+    plan.per_rank.resize(ranks);
+    std::vector<RankMessage> messages;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      for (std::size_t j = 0; j < sizes.part_bytes[rank].size(); ++j) {
+        const std::size_t owner = (sizes.shape.owner + j) % ranks;
+        if (owner == rank) continue;
+        messages.push_back(
+            {static_cast<int>(rank), static_cast<int>(owner), sizes.part_bytes[rank][j]});
+      }
+    }
+    if (!messages.empty()) AddRound(messages, topology, plan);
+    return plan;
+  }
+};
 
 }  // namespace
 
 const Collective& SparseReduceScatter() {
-  static const CollectiveDescriptor kDescriptor = {
-      .name = "sparse-reduce-scatter",
-      .source = "Bai et al., HiPress, SOSP 2021, section 3",
-      .revision = 1,
-      .payload = PayloadKind::kSparse,
-      .make = [](const Options&) -> std::unique_ptr<Collective> {
-        return std::make_unique<Scatter>();
-      },
-      .host_memory = true};
-  static const auto kMade = MakeCollective(kDescriptor);
-  return *kMade;
+  return OnlyOne<Scatter>("sparse-reduce-scatter", "Bai et al., HiPress, SOSP 2021, section 3",
+                          PayloadKind::kSparse);
 }
 
 }  // namespace sparfuse

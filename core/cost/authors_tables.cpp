@@ -71,8 +71,8 @@ double AuthorsCompressionSeconds(std::string_view sparsifier, std::size_t elemen
   if (it == kCurves.end()) {
     std::vector<std::string> known;
     for (const auto& [name, curve] : kCurves) known.emplace_back(name);
-    SPARFUSE_THROW(kConfig, "no published selection times of sparsifier \"" +
-                                std::string(sparsifier) + "\"" + Suggestion(sparsifier, known));
+    SPARFUSE_THROW(kConfig, "no published selection times of sparsifier \"", sparsifier, "\"",
+                   Suggestion(sparsifier, known));
   }
   return it->second(std::max(1.0, WholeKibibytes(static_cast<double>(elements))));
 }

@@ -16,9 +16,8 @@ constexpr auto kWithin = static_cast<std::size_t>(LinkClass::kIntraNode);
 constexpr auto kBetween = static_cast<std::size_t>(LinkClass::kInterNode);
 
 void RequireAtLeast(int least, int value, const std::string& name) {
-  SPARFUSE_REQUIRE(value >= least, "cost of a collective: " + name + " is " +
-                                       std::to_string(value) + "; expected at least " +
-                                       std::to_string(least));
+  SPARFUSE_REQUIRE(value >= least, "cost of a collective: ", name, " is ", value,
+                   "; expected at least ", least);
 }
 
 // Returns the ranks of a full node.
@@ -34,28 +33,26 @@ void Check(const CollectiveLinks& links, const Topology& topology, double bytes)
   RequireAtLeast(1, topology.ranks, "ranks");
   RequireAtLeast(1, topology.ranks_per_node, "ranks_per_node");
   RequireAtLeast(1, links.cards_per_node, "cards_per_node");
-  SPARFUSE_REQUIRE(
-      bytes >= 0 && std::isfinite(bytes),
-      "cost of a collective: bytes is " + std::to_string(bytes) + "; expected at least 0");
+  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes), "cost of a collective: bytes is ", bytes,
+                   "; expected at least 0");
   for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
     if (!HasHops(topology, link)) continue;
     const LinkHop& hop = links[link];
     const std::string name(LinkClassName(link));
     SPARFUSE_REQUIRE(hop.bytes_per_second > 0 && std::isfinite(hop.bytes_per_second),
-                     "cost of a collective: bytes_per_second of " + name + " is " +
-                         std::to_string(hop.bytes_per_second) + "; expected above 0");
+                     "cost of a collective: bytes_per_second of ", name, " is ",
+                     hop.bytes_per_second, "; expected above 0");
     SPARFUSE_REQUIRE(hop.startup_seconds >= 0 && std::isfinite(hop.startup_seconds),
-                     "cost of a collective: startup_seconds of " + name + " is " +
-                         std::to_string(hop.startup_seconds) + "; expected at least 0");
+                     "cost of a collective: startup_seconds of ", name, " is ", hop.startup_seconds,
+                     "; expected at least 0");
   }
 }
 
 void RequireEqualNodes(const Topology& topology) {
   if (topology.ranks % LargestNode(topology) != 0) {
-    SPARFUSE_THROW(kUnsupported,
-                   "cost of a collective in two levels: " + std::to_string(topology.ranks) +
-                       " ranks, ranks_per_node " + std::to_string(topology.ranks_per_node) +
-                       "; expected equally many ranks on every node");
+    SPARFUSE_THROW(kUnsupported, "cost of a collective in two levels: ", topology.ranks,
+                   " ranks, ranks_per_node ", topology.ranks_per_node,
+                   "; expected equally many ranks on every node");
   }
 }
 
@@ -63,75 +60,52 @@ bool TakesNoTime(const Topology& topology, double bytes) {
   return topology.ranks == 1 || bytes == 0;
 }
 
-// Returns the hops of one lap around the ring, from a rank back to itself.
-HopCounts Lap(const Topology& topology) {
-  const int between = topology.nodes() > 1 ? topology.nodes() : 0;
-  return {topology.ranks - between, between};
+// Numbers of hops in sequence, by LinkClass.
+using HopCounts = std::array<int, kLinkClasses>;
+
+// Returns the hops that a chunk crosses before the last rank of a ring over the ranks in order has
+// it; of all chunks, the one that leaves nodes most often.
+HopCounts WayAround(const Topology& topology) {
+  const int crossings = topology.nodes() > 1 ? topology.nodes() : 0;
+  const int left_out_within = crossings == 0 || LargestNode(topology) > 1 ? 1 : 0;
+  return {topology.ranks - crossings - left_out_within, crossings - (1 - left_out_within)};
 }
 
-// Returns the hops of `laps` laps without `missing` hops in a row. The missing hops lie within a
-// node as far as it has enough.
-HopCounts WayAround(const Topology& topology, int laps, int missing) {
-  if (topology.ranks <= 1) return {};
-  const HopCounts lap = Lap(topology);
-  const int within = topology.nodes() > 1 ? std::min(missing, LargestNode(topology) - 1) : missing;
-  return {laps * lap[kWithin] - within, laps * lap[kBetween] - (missing - within)};
+// Returns the rate of the slowest link class that a collective uses. Above 0; infinite for one
+// rank.
+double SlowestRate(const CollectiveLinks& links, const Topology& topology) {
+  Check(links, topology, 0);
+  double rate = std::numeric_limits<double>::infinity();
+  if (HasHops(topology, LinkClass::kIntraNode)) {
+    rate = links[LinkClass::kIntraNode].bytes_per_second;
+  }
+  if (HasHops(topology, LinkClass::kInterNode)) {
+    rate = std::min(rate, links.cards_per_node * links[LinkClass::kInterNode].bytes_per_second);
+  }
+  return rate;
 }
 
 // Returns the cost of `of_hop[link]` bytes over each hop of a class. A node's cards share its
 // outgoing bytes.
 CollectiveCost CostOf(const CollectiveLinks& links, const HopCounts& hops,
-                      const std::array<double, kLinkClasses>& of_hop, int cards, bool pipelined) {
+                      const std::array<double, kLinkClasses>& of_hop, bool pipelined) {
   CollectiveCost cost;
   cost.pipelined = pipelined;
   for (std::size_t link = 0; link < kLinkClasses; ++link) {
     const LinkHop& hop = links.hops[link];
     if (hops[link] == 0) continue;
-    const double rate = hop.bytes_per_second * (link == kBetween ? cards : 1);
+    const double rate = hop.bytes_per_second * (link == kBetween ? links.cards_per_node : 1);
     cost.startup_seconds += hops[link] * hop.startup_seconds;
     cost.link_seconds[link] = of_hop[link] / rate;
   }
   return cost;
 }
 
-CollectiveCost RingCost(const CollectiveLinks& links, const HopCounts& hops, double of_hop,
-                        int rings) {
-  return CostOf(links, hops, {of_hop, of_hop}, std::min(rings, links.cards_per_node), true);
-}
-
-// Returns (n - 1) / n, the share of a buffer that a ring of n ranks sends over each hop in one lap.
-double AllButOne(int n) { return static_cast<double>(n - 1) / n; }
-
 // Returns the hops up one tree of n nodes, or down again. NCCL's trees have a root with one child.
 // Below it a node's depth is at most the number of bits of n - 1.
 int TreeDepth(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
 }  // namespace
-
-HopCounts RingAllReduceHops(const Topology& topology) { return WayAround(topology, 2, 2); }
-
-HopCounts RingAllGatherHops(const Topology& topology) { return WayAround(topology, 1, 1); }
-
-double SlowestRate(const CollectiveLinks& links, const Topology& topology, int cards) {
-  Check(links, topology, 0);
-  RequireAtLeast(1, cards, "cards");
-  double rate = std::numeric_limits<double>::infinity();
-  if (HasHops(topology, LinkClass::kIntraNode)) {
-    rate = links[LinkClass::kIntraNode].bytes_per_second;
-  }
-  if (HasHops(topology, LinkClass::kInterNode)) {
-    rate = std::min(rate, cards * links[LinkClass::kInterNode].bytes_per_second);
-  }
-  return rate;
-}
-
-CollectiveCost RingAllReduceCost(const CollectiveLinks& links, const Topology& topology,
-                                 double bytes, int rings) {
-  Check(links, topology, bytes);
-  RequireAtLeast(1, rings, "rings");
-  if (TakesNoTime(topology, bytes)) return {};
-  return RingCost(links, RingAllReduceHops(topology), 2 * AllButOne(topology.ranks) * bytes, rings);
-}
 
 CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                  double bytes) {
@@ -144,8 +118,7 @@ CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& t
   // four nodes on some have two children in one tree, and none in the other.
   const double of_rank = std::min(chain - 1, 2) * bytes;
   const double of_node = std::min(nodes, 4) / 2.0 * bytes;
-  return CostOf(links, {2 * (chain - 1), 2 * TreeDepth(nodes)}, {of_rank, of_node},
-                links.cards_per_node, true);
+  return CostOf(links, {2 * (chain - 1), 2 * TreeDepth(nodes)}, {of_rank, of_node}, true);
 }
 
 CollectiveCost TwoLevelAllReduceCost(const CollectiveLinks& links, const Topology& topology,
@@ -155,38 +128,16 @@ CollectiveCost TwoLevelAllReduceCost(const CollectiveLinks& links, const Topolog
   if (TakesNoTime(topology, bytes)) return {};
   const int local = LargestNode(topology);
   const int nodes = topology.nodes();
-  return CostOf(links, {2 * (local - 1), 2 * (nodes - 1)},
-                {2 * AllButOne(local) * bytes, 2 * AllButOne(nodes) * bytes}, links.cards_per_node,
-                false);
-}
-
-CollectiveCost RingAllGatherCost(const CollectiveLinks& links, const Topology& topology,
-                                 double gathered_bytes, int rings) {
-  Check(links, topology, gathered_bytes);
-  RequireAtLeast(1, rings, "rings");
-  if (TakesNoTime(topology, gathered_bytes)) return {};
-  return RingCost(links, RingAllGatherHops(topology), AllButOne(topology.ranks) * gathered_bytes,
-                  rings);
-}
-
-CollectiveCost TwoLevelAllGatherCost(const CollectiveLinks& links, const Topology& topology,
-                                     double gathered_bytes) {
-  Check(links, topology, gathered_bytes);
-  RequireEqualNodes(topology);
-  if (TakesNoTime(topology, gathered_bytes)) return {};
-  const int local = LargestNode(topology);
-  const int nodes = topology.nodes();
-  return CostOf(links, {local - 1, nodes - 1},
-                {AllButOne(local) * gathered_bytes, AllButOne(nodes) * gathered_bytes},
-                links.cards_per_node, false);
+  // A ring of n ranks sends (n - 1) / n of a buffer over each hop in one lap.
+  const auto of_hop = [bytes](int n) { return 2.0 * (n - 1) / n * bytes; };
+  return CostOf(links, {2 * (local - 1), 2 * (nodes - 1)}, {of_hop(local), of_hop(nodes)}, false);
 }
 
 CollectiveCost RingBroadcastCost(const CollectiveLinks& links, const Topology& topology,
-                                 double bytes, int rings) {
+                                 double bytes) {
   Check(links, topology, bytes);
-  RequireAtLeast(1, rings, "rings");
   if (TakesNoTime(topology, bytes)) return {};
-  return RingCost(links, RingAllGatherHops(topology), bytes, rings);
+  return CostOf(links, WayAround(topology), {bytes, bytes}, true);
 }
 
 CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& topology,
@@ -195,8 +146,7 @@ CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& t
   if (TakesNoTime(topology, bytes)) return {};
   const int local = LargestNode(topology);
   const int within = TreeDepth(local), between = TreeDepth(topology.nodes());
-  return CostOf(links, {within, between}, {within * bytes, between * local * bytes},
-                links.cards_per_node, false);
+  return CostOf(links, {within, between}, {within * bytes, between * local * bytes}, false);
 }
 
 namespace {
@@ -411,7 +361,7 @@ CollectiveCost Estimate(const Asked& asked, const Topology& topology, NcclAlgori
   cost.startup_seconds =
       (ring ? RingStartup(asked, protocol) : TreeStartup(asked, protocol)) * kMicrosecond;
   const CollectiveLinks& links = asked.machine.links;
-  const double slowest = SlowestRate(links, topology, links.cards_per_node);
+  const double slowest = SlowestRate(links, topology);
   for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
     const bool between = link == LinkClass::kInterNode;
     if (between ? asked.nodes == 1 : asked.ranks == asked.nodes) continue;
@@ -440,14 +390,13 @@ NcclConstants OnLinksOf(const NcclMachine& machine, const NcclConstants& constan
 
 Asked AskedOf(NcclCollective collective, const NcclMachine& machine, const Topology& topology,
               double bytes, const NcclConstants& constants) {
-  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes),
-                   "choice of NCCL: bytes is " + std::to_string(bytes) + "; expected at least 0");
-  SPARFUSE_REQUIRE(
-      machine.channels >= 1,
-      "choice of NCCL: channels is " + std::to_string(machine.channels) + "; expected at least 1");
+  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes), "choice of NCCL: bytes is ", bytes,
+                   "; expected at least 0");
+  SPARFUSE_REQUIRE(machine.channels >= 1, "choice of NCCL: channels is ", machine.channels,
+                   "; expected at least 1");
   SPARFUSE_REQUIRE(machine.within != NcclHop::kNetwork,
                    "choice of NCCL: within is kNetwork; expected kNvlink or kPcie");
-  const double slowest = SlowestRate(machine.links, topology, machine.links.cards_per_node);
+  const double slowest = SlowestRate(machine.links, topology);
   return {collective,
           machine,
           constants,

@@ -1,15 +1,12 @@
-// Computes how long dense all-reduces and all-gathers take on a declared network, in closed form.
+// Computes how long dense all-reduces and broadcasts take on a declared network, in closed form.
 //
 // There are P ranks on N nodes of g ranks, and B bytes. A hop leads from a rank to the next one,
 // within a node (w) or between nodes (n). It takes a start-up time a, and the time of its bytes at
 // the hop's rate, which both directions have at once.
 //
 //   algorithm             start-up                         bytes over a hop w     out of a node
-//   ring all-reduce       a way of 2(P-1) hops             2(P-1)/P B             2(P-1)/P B
 //   tree all-reduce       2(g-1) a_w + 2 ceil(log2 N) a_n  min(g-1, 2) B          min(N, 4)/2 B
 //   two-level all-reduce  2(g-1) a_w + 2(N-1) a_n          2(g-1)/g B             2(N-1)/N B
-//   ring all-gather       a way of P-1 hops                (P-1)/P B              (P-1)/P B
-//   two-level all-gather  (g-1) a_w + (N-1) a_n            (g-1)/g B              (N-1)/N B
 //   ring broadcast        a way of P-1 hops                B                      B
 //   tree broadcast        log2 g a_w + log2 N a_n          log2 g B               g log2 N B
 //
@@ -80,31 +77,13 @@ struct CollectiveCost {
   bool operator==(const CollectiveCost&) const = default;
 };
 
-// Numbers of hops in sequence, by LinkClass.
-using HopCounts = std::array<int, kLinkClasses>;
-
-// Hops that a chunk crosses before the last rank has it, in a ring over the ranks in order. Of all
-// chunks, the one that leaves nodes most often is counted. The sum is 2(P-1) for an all-reduce, P-1
-// for an all-gather. Counts of `topology` must be at least 1.
-HopCounts RingAllReduceHops(const Topology& topology);
-HopCounts RingAllGatherHops(const Topology& topology);
-
-// The rate of the slowest link class that a collective uses on `topology`, with `cards` network
-// cards of a node in use. Above 0; infinite for one rank.
-double SlowestRate(const CollectiveLinks& links, const Topology& topology, int cards);
-
 // These hold for all functions below. The last node may hold fewer ranks. One rank, or no bytes,
 // take no time. Time does not fall with bytes, nor rise with rates.
 //
-//   bytes  size of the reduced buffer: B. At least 0.
-//   rings  number of parallel rings, which carry equal parts, each over a network card of its own
-//          as far as there are cards. NCCL has at least one for each card, MPI libraries have one
-//          in all. At least 1.
+// bytes: size of the reduced buffer: B. At least 0.
 //
 // They throw Error{kConfig} if bytes, the topology or a count is out of range, or if the rate or
 // start-up time of a link class with hops is.
-CollectiveCost RingAllReduceCost(const CollectiveLinks& links, const Topology& topology,
-                                 double bytes, int rings);
 
 // Two binary trees of the nodes carry a half each; each node is a chain of its ranks.
 CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& topology,
@@ -116,18 +95,9 @@ CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& t
 CollectiveCost TwoLevelAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                      double bytes);
 
-// gathered_bytes: bytes that every rank has in the end; each rank contributed an equal part.
-CollectiveCost RingAllGatherCost(const CollectiveLinks& links, const Topology& topology,
-                                 double gathered_bytes, int rings);
-
-// An all-gather among ranks of equal place on their nodes, then one in each node. Throws as
-// TwoLevelAllReduceCost does.
-CollectiveCost TwoLevelAllGatherCost(const CollectiveLinks& links, const Topology& topology,
-                                     double gathered_bytes);
-
-// `bytes` go from one rank to all others.
+// `bytes` go from one rank to all others, in as many rings as a node has network cards.
 CollectiveCost RingBroadcastCost(const CollectiveLinks& links, const Topology& topology,
-                                 double bytes, int rings);
+                                 double bytes);
 CollectiveCost TreeBroadcastCost(const CollectiveLinks& links, const Topology& topology,
                                  double bytes);
 

@@ -45,10 +45,6 @@ PiecewiseLinear::Growth PiecewiseLinear::GrowthFrom0() const {
   return {slope, fallen + slope * beside};
 }
 
-void SelectionCost::Add(double density, PiecewiseLinear seconds_by_elements) {
-  by_density_[density] = std::move(seconds_by_elements);
-}
-
 double SelectionCost::operator()(std::size_t elements, double density) const {
   const auto n = static_cast<double>(elements);
   const auto above = by_density_.lower_bound(density);
@@ -74,8 +70,8 @@ double CostModel::SelectionSeconds(std::string_view sparsifier, std::size_t elem
                                    double density) const {
   const auto it = selection.find(sparsifier);
   if (it == selection.end()) {
-    SPARFUSE_THROW(kConfig, "the profile has no measurements of sparsifier \"" +
-                                std::string(sparsifier) + "\"; measure it with sparfuse profile");
+    SPARFUSE_THROW(kConfig, "the profile has no measurements of sparsifier \"", sparsifier,
+                   "\"; measure it with sparfuse profile");
   }
   return it->second(elements, density);
 }
@@ -99,8 +95,8 @@ double CostModel::EncodeSeconds(std::string_view quantizer, std::size_t elements
   const auto it = encode_seconds.find(quantizer);
   if (it != encode_seconds.end()) return it->second(n);
   if (quantizer == "fp32") return pack_seconds(n);  // a checked copy
-  SPARFUSE_THROW(kConfig, "the profile has no measurements of quantizer \"" +
-                              std::string(quantizer) + "\"; measure it with sparfuse profile");
+  SPARFUSE_THROW(kConfig, "the profile has no measurements of quantizer \"", quantizer,
+                 "\"; measure it with sparfuse profile");
 }
 
 double DecodeCost::Seconds(std::size_t elements, std::size_t entries, int ranks) const {
@@ -122,23 +118,6 @@ double WorkSeconds::Of(const WorkByKind& elements) const {
     seconds += static_cast<double>(elements[kind]) * seconds_[kind];
   }
   return seconds;
-}
-
-double CostModel::HostGrowth(int ranks) const {
-  return host_growth == 0 ? 1 : std::pow(ranks / host_growth_from, host_growth);
-}
-
-double CostModel::ExchangeHostSeconds(int ranks) const {
-  return HostGrowth(ranks) * (exchange_host_seconds + ranks * exchange_host_seconds_per_rank);
-}
-
-double CostModel::HostElementSeconds(double elements, int ranks) const {
-  return HostGrowth(ranks) * exchange_seconds_per_element * elements;
-}
-
-double CostModel::HostSumSeconds(double payload_bytes, int ranks) const {
-  return HostGrowth(ranks) * sum_host_seconds_per_entry * payload_bytes /
-         static_cast<double>(kSparseElementBytes);
 }
 
 double CostModel::BroadcastSeconds(int ranks) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -51,7 +52,9 @@ class PiecewiseLinear {
 // interpolated in log(density) between densities.
 class SelectionCost {
  public:
-  void Add(double density, PiecewiseLinear seconds_by_elements);
+  void Add(double density, PiecewiseLinear seconds_by_elements) {
+    by_density_[density] = std::move(seconds_by_elements);
+  }
   double operator()(std::size_t elements, double density) const;
 
  private:
@@ -194,10 +197,17 @@ struct CostModel {
   double BroadcastSeconds(int ranks) const;
 
   // Host time to prepare an exchange, and to move `elements` elements.
-  double ExchangeHostSeconds(int ranks) const;
-  double HostElementSeconds(double elements, int ranks) const;
+  double ExchangeHostSeconds(int ranks) const {
+    return HostGrowth(ranks) * (exchange_host_seconds + ranks * exchange_host_seconds_per_rank);
+  }
+  double HostElementSeconds(double elements, int ranks) const {
+    return HostGrowth(ranks) * exchange_seconds_per_element * elements;
+  }
   // Host time of a sum on the host, if a rank gives `payload_bytes`.
-  double HostSumSeconds(double payload_bytes, int ranks) const;
+  double HostSumSeconds(double payload_bytes, int ranks) const {
+    return HostGrowth(ranks) * sum_host_seconds_per_entry * payload_bytes /
+           static_cast<double>(kSparseElementBytes);
+  }
   // The number of float elements whose copies to the host and back have as many bytes as the
   // payloads that a rank sends and receives.
   static double StagedElements(double sent_bytes, double received_bytes) {
@@ -246,7 +256,9 @@ struct CostModel {
   double ByteFactor(const Collective& collective) const;
 
  private:
-  double HostGrowth(int ranks) const;
+  double HostGrowth(int ranks) const {
+    return host_growth == 0 ? 1 : std::pow(ranks / host_growth_from, host_growth);
+  }
 };
 
 // Seconds of a step without communication, tensor by tensor in ready order.

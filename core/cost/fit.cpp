@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "core/base/error.hpp"
 
@@ -11,23 +10,21 @@ namespace {
 
 void Check(std::span<const TimedTransfer> points) {
   if (points.size() < 3) {
-    SPARFUSE_THROW(kData, "a fit of alpha and beta from " + std::to_string(points.size()) +
-                              " point(s); expected at least 3");
+    SPARFUSE_THROW(kData, "a fit of alpha and beta from ", points.size(),
+                   " point(s); expected at least 3");
   }
   for (const TimedTransfer& point : points) {
     if (!(point.seconds > 0) || !std::isfinite(point.seconds) || !std::isfinite(point.bytes)) {
-      SPARFUSE_THROW(kData, "a fit of alpha and beta: " + std::to_string(point.bytes) +
-                                " bytes take " + std::to_string(point.seconds) +
-                                " s; expected a time above 0");
+      SPARFUSE_THROW(kData, "a fit of alpha and beta: ", point.bytes, " bytes take ", point.seconds,
+                     " s; expected a time above 0");
     }
   }
   const bool same_size = std::all_of(points.begin(), points.end(), [&](const TimedTransfer& point) {
     return point.bytes == points.front().bytes;
   });
   if (same_size) {
-    SPARFUSE_THROW(kData, "a fit of alpha and beta: every point has " +
-                              std::to_string(points.front().bytes) +
-                              " bytes; expected at least two sizes");
+    SPARFUSE_THROW(kData, "a fit of alpha and beta: every point has ", points.front().bytes,
+                   " bytes; expected at least two sizes");
   }
 }
 

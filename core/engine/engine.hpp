@@ -77,10 +77,10 @@ struct StrategyDescriptor {
   std::string_view summary;
   std::string_view source;
   int revision;
-  std::string_view deviations;
+  std::string_view deviations = {};
   // Where the strategy sparsifies its units; decides which sparsifiers and collectives fit.
   Sparsified sparsified;
-  std::vector<OptionSpec> options;
+  std::vector<OptionSpec> options = {};
   std::function<std::unique_ptr<Strategy>(const Options& resolved)> make;
   // The strategy sends the units of the plan; it all-reduces the unsparsified ones.
   bool dense_units = false;

@@ -15,23 +15,25 @@ struct Match : Cases... {
 
 }  // namespace
 
-const Ordering& Op::order() const {
-  return std::visit([](const auto& of) -> const Ordering& { return of.order; }, request);
-}
-
 const std::string& Op::label() const {
   static const std::string kNone;
   return If<ExchangeRequest>() ? exchange().label : kNone;
-}
-
-Range Op::range() const {
-  return parts.empty() ? Range{} : Range{parts.front().begin, parts.back().end};
 }
 
 std::size_t Op::elements() const {
   std::size_t sum = 0;
   for (const Range& part : parts) sum += part.size();
   return sum;
+}
+
+SpanKind SpanKindOf(const Op& local) {
+  if (const auto* pack = local.If<PackRequest>()) {
+    return pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
+  }
+  if (local.If<SparsifyRequest>()) return SpanKind::kSparsify;
+  const auto* apply = local.If<ApplyRequest>();
+  return apply != nullptr && apply->to != ApplyTo::kGradient ? SpanKind::kOuter
+                                                             : SpanKind::kDecompress;
 }
 
 const Collective& CollectiveOf(const ExchangeRequest& exchange,
@@ -60,10 +62,10 @@ std::vector<ExchangedTensor> TensorsOfExchange(const GradientLayout& layout, Ran
   for (const std::size_t t : layout.TensorsIn(range)) {
     const TensorEntry& tensor = layout.tensor(t);
     if (tensor.offset < range.begin || tensor.offset + tensor.numel > range.end) {
-      SPARFUSE_THROW(kConfig, "the exchange of elements " + std::to_string(range.begin) + " to " +
-                                  std::to_string(range.end) + " cuts tensor \"" + tensor.name +
-                                  "\", but its collective works on whole tensors: expected a "
-                                  "strategy that sends these, say \"behind\"");
+      SPARFUSE_THROW(kConfig, "the exchange of elements ", range.begin, " to ", range.end,
+                     " cuts tensor \"", tensor.name,
+                     "\", but its collective works on whole tensors: expected a "
+                     "strategy that sends these, say \"behind\"");
     }
     tensors.push_back(
         {static_cast<std::uint32_t>(t), tensor.offset - range.begin, tensor.numel, tensor.shape});

@@ -10,6 +10,7 @@
 
 #include "core/collective/rounds.hpp"
 #include "core/engine/requests.hpp"
+#include "core/engine/timeline.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
 
@@ -52,11 +53,18 @@ struct Op {
 
   bool communicates() const { return If<ExchangeRequest>() || If<NegotiateRequest>(); }
   bool sparse() const { return If<ExchangeRequest>() && exchange().sparse(); }
-  const Ordering& order() const;
+  const Ordering& order() const {
+    return std::visit([](const auto& of) -> const Ordering& { return of.order; }, request);
+  }
   const std::string& label() const;
-  Range range() const;           // from the first of `parts` to the last
+  Range range() const {  // from the first of `parts` to the last
+    return parts.empty() ? Range{} : Range{parts.front().begin, parts.back().end};
+  }
   std::size_t elements() const;  // of `parts`
 };
+
+// The kind of a local operation's span.
+SpanKind SpanKindOf(const Op& local);
 
 // The collective that runs an exchange: the method's for sums, the ring's for halves.
 const Collective& CollectiveOf(const ExchangeRequest& exchange,

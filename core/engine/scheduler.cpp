@@ -92,10 +92,6 @@ void StepScheduler::Synchronise(const std::function<void()>& ask) {
   CheckComplete();
 }
 
-bool StepScheduler::HasUnderWay() const {
-  return std::ranges::any_of(background_, [](const auto& entry) { return !entry.second.taken; });
-}
-
 Op& StepScheduler::NewOp(bool background, Handle& handle) {
   if (background) {
     handle = next_in_background_++;
@@ -177,25 +173,21 @@ void StepScheduler::TakeAsOrdered(const Op& over) {
   CheckOrdered();
 }
 
-void StepScheduler::CheckOrdered() {
-  if (ordered_.applied == layout_.numel() && ordered_.open == 0) StepApplied();
-}
-
 // The operation of a handle that a strategy gave.
 const Op& StepScheduler::Known(Handle handle, const char* where) const {
   const bool known = handle < kFirstInBackground ? handle >= 1 && handle <= ops_.size()
                                                  : background_.contains(handle);
   if (known) return op(handle);
-  SPARFUSE_THROW(kConfig, std::string(where) + " has handle " + std::to_string(handle) +
-                              ", which is no operation of this step; expected a handle that a "
-                              "request of this step returned");
+  SPARFUSE_THROW(kConfig, where, " has handle ", handle,
+                 ", which is no operation of this step; expected a handle that a "
+                 "request of this step returned");
 }
 
 const Op& StepScheduler::KnownExchange(Handle handle, const char* where) const {
   const Op& known = Known(handle, where);
   if (known.If<ExchangeRequest>()) return known;
-  SPARFUSE_THROW(kConfig, std::string(where) + " has handle " + std::to_string(handle) +
-                              ", which is no exchange; expected the handle of an exchange");
+  SPARFUSE_THROW(kConfig, where, " has handle ", handle,
+                 ", which is no exchange; expected the handle of an exchange");
 }
 
 std::string StepScheduler::FirstNotApplied() const {
@@ -215,10 +207,9 @@ void StepScheduler::CheckGoesOn() const {
   if (!awaited_ || complete_ || done_.open > 0 || timers_ > 0 || !background_.empty()) {
     return;
   }
-  SPARFUSE_THROW(kConfig, "the strategy has nothing under way, but " +
-                              std::to_string(done_.applied) + " of " +
-                              std::to_string(layout_.numel()) + " elements are applied" +
-                              FirstNotApplied() + "; expected each one once");
+  SPARFUSE_THROW(kConfig, "the strategy has nothing under way, but ", done_.applied, " of ",
+                 layout_.numel(), " elements are applied", FirstNotApplied(),
+                 "; expected each one once");
 }
 
 void StepScheduler::CheckComplete() {
@@ -344,16 +335,15 @@ std::vector<Range> StepScheduler::PartsOf(const ExchangeRequest& exchange) const
 Handle StepScheduler::Exchange(ExchangeRequest request) {
   for (const Handle selection : request.selections()) {
     if (Known(selection, "an exchange").If<SparsifyRequest>()) continue;
-    SPARFUSE_THROW(kConfig, "an exchange has handle " + std::to_string(selection) +
-                                " among its selections; expected handles of Sparsify");
+    SPARFUSE_THROW(kConfig, "an exchange has handle ", selection,
+                   " among its selections; expected handles of Sparsify");
   }
   if (request.forwarded() != 0) KnownExchange(request.forwarded(), "an exchange");
   std::vector<Range> parts = PartsOf(request);
   const auto require = [&](bool holds, const char* expected) {
     if (holds) return;
-    SPARFUSE_THROW(kInternal, request.label + ", an exchange on channel " +
-                                  std::string(ChannelName(request.channel)) + ": expected " +
-                                  expected);
+    SPARFUSE_THROW(kInternal, request.label, ", an exchange on channel ",
+                   ChannelName(request.channel), ": expected ", expected);
   };
   require(!parts.empty(), "a range, or selections, of at least one element");
   require(request.background == (request.channel == Channel::kBackground),
@@ -384,12 +374,8 @@ Handle StepScheduler::Apply(ApplyRequest request) {
     TakeOwn(request.own->size());
     return 0;
   }
-  std::vector<Range> parts;
-  if (request.own) {
-    parts.push_back(*request.own);
-  } else {
-    parts = KnownExchange(request.exchange, "apply").parts;
-  }
+  std::vector<Range> parts =
+      request.own ? std::vector{*request.own} : KnownExchange(request.exchange, "apply").parts;
   return Add(std::move(request), std::move(parts));
 }
 
@@ -400,19 +386,17 @@ Handle StepScheduler::StartTimer(double seconds, Continuation then) {
 std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
   const Op& selection = Known(sparsified, "payload_bytes");
   if (selection.If<SparsifyRequest>() && selection.done) return selection.payload_bytes;
-  SPARFUSE_THROW(kConfig, "payload_bytes has handle " + std::to_string(sparsified) +
-                              "; expected a selection that is done");
+  SPARFUSE_THROW(kConfig, "payload_bytes has handle ", sparsified,
+                 "; expected a selection that is done");
 }
 
 std::string StepScheduler::DescribeUnfinished() const {
   static constexpr const char* kKinds[] = {"pack",  "sparsify", "exchange", "negotiate",
                                            "merge", "apply",    "timer"};
-  std::string text = std::to_string(done_.applied) + " of " + std::to_string(layout_.numel()) +
-                     " elements applied";
+  std::string text = TextOf(done_.applied, " of ", layout_.numel(), " elements applied");
   const auto describe = [&text](const char* which, const Op& each) {
-    text += std::string("; ") + which + kKinds[each.request.index()] + " " + each.label() +
-            " of elements [" + std::to_string(each.range().begin) + ", " +
-            std::to_string(each.range().end) + ")";
+    text += TextOf("; ", which, kKinds[each.request.index()], " ", each.label(), " of elements [",
+                   each.range().begin, ", ", each.range().end, ")");
   };
   for (const Op& each : ops_) {
     if (each.done || each.If<TimerRequest>()) continue;

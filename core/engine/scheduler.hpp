@@ -13,6 +13,7 @@
 //                    the Apply, StepComplete is called.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +55,9 @@ class StepScheduler : public Engine {
   bool IsOver(Handle exchange) const final { return KnownExchange(exchange, "is_over").done; }
   // Between steps: whether an exchange in the background has not been taken yet. The same on all
   // ranks.
-  bool HasUnderWay() const;
+  bool HasUnderWay() const {
+    return std::ranges::any_of(background_, [](const auto& entry) { return !entry.second.taken; });
+  }
   std::uint64_t PayloadBytes(Handle sparsified) const override;
 
  protected:
@@ -115,7 +118,9 @@ class StepScheduler : public Engine {
   void LeaveToBackground();
   void TakeOwn(std::size_t elements);
   void TakeAsOrdered(const Op& over);
-  void CheckOrdered();
+  void CheckOrdered() {
+    if (ordered_.applied == layout_.numel() && ordered_.open == 0) StepApplied();
+  }
   void CheckComplete();
   void CheckGoesOn() const;
   const Op& Known(Handle handle, const char* where) const;

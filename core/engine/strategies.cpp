@@ -169,22 +169,13 @@ const StrategyDescriptor kOwnedParts = {
         "selection",
     .source = "Bai et al., HiPress, SOSP 2021, section 3",
     .revision = 2,
-    .deviations = "",
     .sparsified = Sparsified::kBehind,
-    .options = {{"server_ef",
-                 true,
-                 0,
-                 0,
-                 {},
-                 "owners keep the unselected elements of their sums as a residual; off: these are "
-                 "lost, as in the published extension"},
-                {"local_ef",
-                 true,
-                 0,
-                 0,
-                 {},
-                 "ranks keep the unselected elements of their own gradients as a residual; off: "
-                 "these are lost"}},
+    .options = {FlagOption("server_ef", true,
+                           "owners keep the unselected elements of their sums as a residual; off: "
+                           "these are lost, as in the published extension"),
+                FlagOption("local_ef", true,
+                           "ranks keep the unselected elements of their own gradients as a "
+                           "residual; off: these are lost")},
     .make = [](const Options& options) -> std::unique_ptr<Strategy> {
       return std::make_unique<OwnedParts>(BoolOption(options, "server_ef"),
                                           BoolOption(options, "local_ef"));
@@ -215,9 +206,7 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        .summary = "all-reduce of each unit in fp16 when its last gradient is ready",
        .source = "Li et al., PyTorch Distributed, VLDB 2020; its fp16_compress_hook",
        .revision = 1,
-       .deviations = "",
        .sparsified = Sparsified::kNever,
-       .options = {},
        .make = [](const Options&) -> std::unique_ptr<Strategy> {
          return std::make_unique<HalfUnits>();
        },

@@ -85,10 +85,4 @@ Handle UnitStrategy::SendBehind(Engine& engine, const Unit& unit, Range range,
   return engine.Exchange({.pattern = SparseSum{{selected}}, .label = std::move(label)});
 }
 
-Handle UnitStrategy::SendDense(Engine& engine, const Unit& /*unit*/, ExchangeRequest exchange) {
-  return engine.Exchange(std::move(exchange));
-}
-
-void UnitStrategy::BackwardEnd(Engine& engine) { apply_.BackwardEnd(engine); }
-
 }  // namespace sparfuse

@@ -46,7 +46,7 @@ class UnitStrategy : public Strategy {
  public:
   void StepBegin(Engine& engine) override;
   void GradientReady(Engine& engine, std::size_t tensor) override;
-  void BackwardEnd(Engine& engine) override;
+  void BackwardEnd(Engine& engine) override { apply_.BackwardEnd(engine); }
 
  protected:
   // Requests the operations of a unit that is sparsified behind. Returns the exchange to average.
@@ -56,7 +56,9 @@ class UnitStrategy : public Strategy {
                             std::vector<Handle> packed, std::string label);
   // The same for a unit, or part of a unit, that is sent dense. `exchange` is a DenseSum with its
   // label; `exchange.order` waits for the packs of its ranges.
-  virtual Handle SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange);
+  virtual Handle SendDense(Engine& engine, const Unit& /*unit*/, ExchangeRequest exchange) {
+    return engine.Exchange(std::move(exchange));
+  }
 
  private:
   struct Message {

@@ -13,34 +13,9 @@ namespace sparfuse {
 namespace {
 
 void RequireFraction(const std::string& what, double value) {
-  SPARFUSE_REQUIRE(
-      value > 0 && value <= 1,
-      "density warm-up: " + what + " = " + std::to_string(value) + ": expected a number in (0, 1]");
+  SPARFUSE_REQUIRE(value > 0 && value <= 1, "density warm-up: ", what, " = ", value,
+                   ": expected a number in (0, 1]");
 }
-
-}  // namespace
-
-double WarmupDensity(std::size_t epoch, double density, const DensityWarmup& warmup) {
-  RequireFraction("density", density);
-  if (warmup.factor) RequireFraction("factor", *warmup.factor);
-  if (!warmup.schedule.empty()) {
-    SPARFUSE_REQUIRE(!warmup.factor, "density warm-up: factor and schedule exclude one another");
-    SPARFUSE_REQUIRE(warmup.schedule.size() >= warmup.epochs,
-                     "density warm-up: the schedule has " + std::to_string(warmup.schedule.size()) +
-                         " densities; expected one for each of " + std::to_string(warmup.epochs) +
-                         " epochs");
-    for (std::size_t e = 0; e < warmup.schedule.size(); ++e) {
-      RequireFraction("schedule[" + std::to_string(e) + "]", warmup.schedule[e]);
-    }
-  }
-  if (epoch >= warmup.epochs) return density;
-  if (!warmup.schedule.empty()) return warmup.schedule[epoch];
-  const double factor =
-      warmup.factor.value_or(std::pow(density, 1.0 / (static_cast<double>(warmup.epochs) + 1)));
-  return std::max(std::pow(factor, static_cast<double>(epoch) + 1), density);
-}
-
-namespace {
 
 using Outside = OutsideParts<FeedbackDescriptor>;
 
@@ -56,11 +31,29 @@ FeedbackKind KindOf(std::string_view name) {
     if (feedback.name == name) return kKinds[known.size()];
     known.emplace_back(feedback.name);
   }
-  SPARFUSE_THROW(kConfig,
-                 "unknown feedback \"" + std::string(name) + "\"" + Suggestion(name, known));
+  SPARFUSE_THROW(kConfig, "unknown feedback \"", name, "\"", Suggestion(name, known));
 }
 
 }  // namespace
+
+double WarmupDensity(std::size_t epoch, double density, const DensityWarmup& warmup) {
+  RequireFraction("density", density);
+  if (warmup.factor) RequireFraction("factor", *warmup.factor);
+  if (!warmup.schedule.empty()) {
+    SPARFUSE_REQUIRE(!warmup.factor, "density warm-up: factor and schedule exclude one another");
+    SPARFUSE_REQUIRE(warmup.schedule.size() >= warmup.epochs, "density warm-up: the schedule has ",
+                     warmup.schedule.size(), " densities; expected one for each of ", warmup.epochs,
+                     " epochs");
+    for (std::size_t e = 0; e < warmup.schedule.size(); ++e) {
+      RequireFraction("schedule[" + std::to_string(e) + "]", warmup.schedule[e]);
+    }
+  }
+  if (epoch >= warmup.epochs) return density;
+  if (!warmup.schedule.empty()) return warmup.schedule[epoch];
+  const double factor =
+      warmup.factor.value_or(std::pow(density, 1.0 / (static_cast<double>(warmup.epochs) + 1)));
+  return std::max(std::pow(factor, static_cast<double>(epoch) + 1), density);
+}
 
 std::span<const FeedbackDescriptor> Feedbacks() {
   static const std::vector<FeedbackDescriptor> kFeedbacks = {
@@ -133,9 +126,9 @@ Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   }
   if (kind == kDecoupled) {
     feedback.rate = DoubleOption(resolved, "rate");
-    SPARFUSE_REQUIRE(
-        feedback.rate > 0 && std::isfinite(feedback.rate),
-        "feedback decoupled: rate = " + ToString(feedback.rate) + ": expected a number above 0");
+    SPARFUSE_REQUIRE(feedback.rate > 0 && std::isfinite(feedback.rate),
+                     "feedback decoupled: rate = ", ToString(feedback.rate),
+                     ": expected a number above 0");
   } else {
     feedback.warmup_epochs = static_cast<std::size_t>(IntOption(resolved, "warmup_epochs"));
     feedback.epoch_steps = static_cast<std::size_t>(IntOption(resolved, "epoch_steps"));
@@ -143,9 +136,9 @@ Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   if (feedback.kind == FeedbackKind::kResidual) {
     feedback.decay = DoubleOption(resolved, "decay");
     SPARFUSE_REQUIRE(feedback.decay > 0 && feedback.decay <= 1,  // false for NaN
-                     "feedback " + std::string(kind) + ": decay = " + ToString(feedback.decay) +
-                         ": expected a number in (0, 1]; without a residual it is feedback "
-                         "\"none\"");
+                     "feedback ", kind, ": decay = ", ToString(feedback.decay),
+                     ": expected a number in (0, 1]; without a residual it is feedback "
+                     "\"none\"");
   }
   if (feedback.kind == FeedbackKind::kMomentum) {
     feedback.momentum = {DoubleOption(resolved, "momentum"), BoolOption(resolved, "nesterov"),

@@ -16,10 +16,6 @@ ResidualStore::Store& ResidualStore::StoreOf(std::string_view name) {
   return stores_.emplace(std::string(name), Store{MakeBuffer(), {}, {}, {}}).first->second;
 }
 
-DeviceSpan<float> ResidualStore::PartOf(const Buffer<float>& buffer, Range range) const {
-  return {Begin(buffer) + range.begin, range.size(), Stream{device_, nullptr}};
-}
-
 DeviceSpan<float> ResidualStore::Get(std::string_view name, Range range) {
   assert(range.begin <= range.end && range.end <= numel_);
   Store& store = StoreOf(name);

@@ -18,9 +18,8 @@ std::size_t AddReturned(const SparsePayload& returned, Range part, std::span<flo
   auto it = first;
   for (; it != returned.indices.end() && *it < part.end; ++it) {
     if (*it < part.begin || (it != first && *it <= it[-1])) {
-      SPARFUSE_THROW(kComm, "returned elements: index " + std::to_string(*it) + " at place " +
-                                std::to_string(it - begin) +
-                                ": expected strictly increasing indices");
+      SPARFUSE_THROW(kComm, "returned elements: index ", *it, " at place ", it - begin,
+                     ": expected strictly increasing indices");
     }
     if (!residual.empty()) {
       residual[*it - part.begin] += returned.values[static_cast<std::size_t>(it - begin)];

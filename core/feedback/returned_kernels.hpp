@@ -1,7 +1,6 @@
 // Adds returned elements to a residual in kernels (returned.hpp): one read of the payload.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "core/device/kernel.hpp"

@@ -39,21 +39,9 @@ void GradientLayout::SetDenseApart() {
 
 std::size_t GradientLayout::PlaceOf(std::size_t element) const {
   assert(element < numel_);
-  std::size_t low = 0;
-  std::size_t high = tensors();
-  while (low < high) {
-    const std::size_t middle = (low + high) / 2;
-    if (tensor(PositionAt(middle)).range().end > element) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return low;
-}
-
-std::size_t GradientLayout::PositionOf(std::size_t element) const {
-  return PositionAt(PlaceOf(element));
+  return *std::ranges::partition_point(
+      std::views::iota(std::size_t{0}, tensors()),
+      [&](std::size_t place) { return tensor(PositionAt(place)).range().end <= element; });
 }
 
 Range GradientLayout::RangeOf(std::size_t first, std::size_t last) const {

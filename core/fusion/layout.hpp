@@ -53,7 +53,7 @@ class GradientLayout {
   std::size_t numel() const noexcept { return numel_; }
   std::size_t largest_tensor() const noexcept;  // elements
   // The position of the tensor that `element` lies in. Precondition: element < numel().
-  std::size_t PositionOf(std::size_t element) const;
+  std::size_t PositionOf(std::size_t element) const { return PositionAt(PlaceOf(element)); }
   // The range of tensors [first, last). If dense tensors are apart, the range of the others, which
   // may be empty.
   Range RangeOf(std::size_t first, std::size_t last) const;

@@ -67,8 +67,6 @@ struct Plan {
   TensorPlan TensorOf(const GradientLayout& layout, std::size_t tensor) const;
   // The number of tensors of each unit, "3,8,66,85": the form of golden plans.
   std::string UnitSizes() const;
-  // [tensors] the unit that holds each tensor.
-  std::vector<std::size_t> UnitOfTensors() const;
 };
 
 // Throws Error{kInternal} unless:
@@ -103,17 +101,19 @@ struct PlanInput {
 class Planner {
  public:
   virtual ~Planner() = default;
-  virtual std::string_view name() const noexcept = 0;
   // Pure. Units cover the layout once, in ready order.
   virtual Plan MakePlan(const PlanInput& input) const = 0;
 };
+
+// The planner whose plans a pure function makes.
+std::unique_ptr<Planner> PlannerBy(std::function<Plan(const PlanInput&)> make_plan);
 
 struct PlannerDescriptor {
   std::string_view name;
   std::string_view summary;
   std::string_view source;
   int revision;
-  std::vector<OptionSpec> options;
+  std::vector<OptionSpec> options = {};
   std::function<std::unique_ptr<Planner>(const Options& resolved)> make;
   // Whether, with these options, the planner reads backward and cost, which must then be present;
   // null: it never does.

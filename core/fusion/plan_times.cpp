@@ -6,7 +6,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "core/collective/even_rounds.hpp"
 #include "core/payload/payload.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
@@ -15,24 +14,21 @@ namespace sparfuse {
 void CheckReadyTensors(const ReadyTensors& tensors, std::string_view solver) {
   const std::string owner(solver);
   const std::size_t count = tensors.elements.size();
-  SPARFUSE_REQUIRE(count > 0,
-                   owner + ": elements is empty: expected the elements of at least one tensor");
-  SPARFUSE_REQUIRE(tensors.backward_seconds.size() == count,
-                   owner + ": backward_seconds has " +
-                       std::to_string(tensors.backward_seconds.size()) +
-                       " numbers; expected one for each tensor, " + std::to_string(count));
+  SPARFUSE_REQUIRE(count > 0, owner,
+                   ": elements is empty: expected the elements of at least one tensor");
+  SPARFUSE_REQUIRE(tensors.backward_seconds.size() == count, owner, ": backward_seconds has ",
+                   tensors.backward_seconds.size(), " numbers; expected one for each tensor, ",
+                   count);
   for (std::size_t t = 0; t < count; ++t) {
     const std::string at = std::string("[") + std::to_string(t) + "]";
-    SPARFUSE_REQUIRE(tensors.elements[t] > 0,
-                     owner + ": elements" + at + " = 0: expected at least 1");
+    SPARFUSE_REQUIRE(tensors.elements[t] > 0, owner, ": elements", at, " = 0: expected at least 1");
     RequireSeconds(solver, "backward_seconds" + at, tensors.backward_seconds[t]);
   }
 }
 
 void RequireSeconds(std::string_view solver, std::string_view key, double value) {
-  SPARFUSE_REQUIRE(std::isfinite(value) && value >= 0,
-                   std::string(solver) + ": " + std::string(key) + " = " + ToString(value) +
-                       ": expected a finite number of at least 0");
+  SPARFUSE_REQUIRE(std::isfinite(value) && value >= 0, solver, ": ", key, " = ", ToString(value),
+                   ": expected a finite number of at least 0");
 }
 
 namespace {
@@ -68,18 +64,13 @@ CostModel::Growth GrowthOf(const CostModel& cost, const Collective& collective,
 PlanTimes::PlanTimes(const PlanInput& input, std::string_view planner) : input_(input) {
   const bool complete = input.backward != nullptr && input.cost != nullptr &&
                         input.dense_collective != nullptr && input.sparse_collective != nullptr;
-  SPARFUSE_REQUIRE(complete, "planner \"" + std::string(planner) +
-                                 "\" plans with measured times: expected a profile");
-  SPARFUSE_REQUIRE(input.backward->backward_seconds.size() == input.layout.tensors(),
-                   "planner \"" + std::string(planner) + "\": the profile has " +
-                       std::to_string(input.backward->backward_seconds.size()) +
-                       " tensors; expected " + std::to_string(input.layout.tensors()));
+  SPARFUSE_REQUIRE(complete, "planner \"", planner,
+                   "\" plans with measured times: expected a profile");
+  SPARFUSE_REQUIRE(input.backward->backward_seconds.size() == input.layout.tensors(), "planner \"",
+                   planner, "\": the profile has ", input.backward->backward_seconds.size(),
+                   " tensors; expected ", input.layout.tensors());
   host_seconds_ = input.cost->ExchangeHostSeconds(input.topology.ranks);
   host_seconds_per_element_ = input.cost->HostElementSeconds(1, input.topology.ranks);
-}
-
-double PlanTimes::Backward(std::size_t tensor) const {
-  return input_.backward->backward_seconds[tensor];
 }
 
 double PlanTimes::Sparsify(std::size_t tensor, double density) const {
@@ -146,8 +137,6 @@ std::uint64_t PlannedPayloadBytes(const GradientLayout& layout, std::size_t tens
   return kSparseElementBytes * KeptCount(layout.tensor(tensor).numel, density);
 }
 
-namespace {}  // namespace
-
 MergedTimes::MergedTimes(const PlanInput& input, std::string_view planner)
     : input_(input), times_(input, planner) {
   for (std::size_t t = 0; t < input.layout.tensors(); ++t) {
@@ -178,6 +167,12 @@ Plan PlanOfLengths(std::span<const std::size_t> lengths, const PlanInput& input)
     first += length;
   }
   return plan;
+}
+
+std::vector<std::size_t> EqualLengths(std::size_t tensors, std::size_t each) {
+  std::vector<std::size_t> lengths(tensors / each, each);
+  if (tensors % each > 0) lengths.push_back(tensors % each);
+  return lengths;
 }
 
 }  // namespace sparfuse

@@ -38,7 +38,7 @@ class PlanTimes {
   PlanTimes(const PlanInput& input, std::string_view planner);
 
   // Backward of one tensor, since the previous gradient was ready.
-  double Backward(std::size_t tensor) const;
+  double Backward(std::size_t tensor) const { return input_.backward->backward_seconds[tensor]; }
   // Selection from one tensor at this density, error feedback and dispatch included; at density 1
   // its copy into the payload.
   double Sparsify(std::size_t tensor, double density) const;
@@ -96,5 +96,7 @@ class MergedTimes {
 // The plan with lengths[u] tensors in unit u, sparsified as the method does it.
 // Precondition: the lengths add up to the tensors of the layout.
 Plan PlanOfLengths(std::span<const std::size_t> lengths, const PlanInput& input);
+// The lengths of units of `each` tensors, at least 1; the last has the rest.
+std::vector<std::size_t> EqualLengths(std::size_t tensors, std::size_t each);
 
 }  // namespace sparfuse

@@ -17,7 +17,7 @@ namespace sparfuse {
 namespace {
 
 [[noreturn]] void Refuse(const std::string& key, const std::string& sizes, const std::string& why) {
-  SPARFUSE_THROW(kConfig, "planner \"given\": " + key + " = \"" + sizes + "\": " + why);
+  SPARFUSE_THROW(kConfig, "planner \"given\": ", key, " = \"", sizes, "\": ", why);
 }
 
 // Parses numbers such as "3,8,66".
@@ -86,23 +86,83 @@ std::vector<std::size_t> LengthsByBytes(const std::string& text, const GradientL
   return lengths;
 }
 
-class Given final : public Planner {
- public:
-  Given(std::string units, std::string bytes)
-      : units_(std::move(units)), bytes_(std::move(bytes)) {}
-  std::string_view name() const noexcept override { return kGivenPlanner; }
-  Plan MakePlan(const PlanInput& input) const override {
-    if (!units_.empty() && !bytes_.empty()) {
-      Refuse("units", units_, "and bytes = \"" + bytes_ + "\": expected one of the two");
-    }
-    if (!units_.empty()) return PlanOfLengths(LengthsByTensors(units_, input.layout), input);
-    if (!bytes_.empty()) return PlanOfLengths(LengthsByBytes(bytes_, input.layout), input);
-    return PlanOfLengths(std::vector<std::size_t>{input.layout.tensors()}, input);
+Plan PlanOfGiven(const std::string& units, const std::string& bytes, const PlanInput& input) {
+  if (!units.empty() && !bytes.empty()) {
+    Refuse("units", units, "and bytes = \"" + bytes + "\": expected one of the two");
   }
+  if (!units.empty()) return PlanOfLengths(LengthsByTensors(units, input.layout), input);
+  if (!bytes.empty()) return PlanOfLengths(LengthsByBytes(bytes, input.layout), input);
+  return PlanOfLengths(std::vector<std::size_t>{input.layout.tensors()}, input);
+}
 
- private:
-  std::string units_, bytes_;
-};
+// The planner of units of lengths(layout) tensors.
+std::unique_ptr<Planner> ByLengths(
+    std::function<std::vector<std::size_t>(const GradientLayout&)> lengths) {
+  return PlannerBy([lengths = std::move(lengths)](const PlanInput& input) {
+    return PlanOfLengths(lengths(input.layout), input);
+  });
+}
+
+// Cuts the layout into runs of tensors. begins(runs, bytes, next): whether the next tensor, of
+// `next` dense bytes, begins another run although the last of `runs` runs has only `bytes`.
+template <class Begins>
+std::vector<std::size_t> CutByBytes(const GradientLayout& layout, const Begins& begins) {
+  std::vector<std::size_t> lengths;
+  double bytes = 0;
+  for (std::size_t t = 0; t < layout.tensors(); ++t) {
+    const double next = sizeof(float) * static_cast<double>(layout.tensor(t).numel);
+    if (lengths.empty() || begins(lengths.size(), bytes, next)) {
+      lengths.push_back(0);
+      bytes = 0;
+    }
+    ++lengths.back();
+    bytes += next;
+  }
+  return lengths;
+}
+
+// Closes a unit before the tensor that would exceed the threshold, as Horovod and DDP do. A tensor
+// above the threshold is a unit of its own.
+std::unique_ptr<Planner> ByBytes(const Options& options) {
+  return ByLengths([most = DoubleOption(options, "threshold_bytes")](const GradientLayout& layout) {
+    return CutByBytes(layout,
+                      [&](std::size_t, double bytes, double next) { return bytes + next > most; });
+  });
+}
+
+// Closes a bucket with the tensor that brings it to its size or beyond. The first bucket has a size
+// of its own, so that communication begins early.
+std::unique_ptr<Planner> DdpBuckets(const Options& options) {
+  return ByLengths(
+      [size = DoubleOption(options, "bucket_bytes"),
+       first = DoubleOption(options, "first_bucket_bytes")](const GradientLayout& layout) {
+        return CutByBytes(layout, [&](std::size_t buckets, double bytes, double) {
+          return bytes >= (buckets == 1 ? first : size);
+        });
+      });
+}
+
+// Puts ceil(L / units) tensors in every unit, and the rest in the last one: SAFusion section 3.2,
+// and SSFusion with `tensors_per_unit`.
+std::unique_ptr<Planner> ByCount(const Options& options) {
+  return ByLengths([units = static_cast<std::size_t>(IntOption(options, "units")),
+                    per_unit = static_cast<std::size_t>(IntOption(options, "tensors_per_unit"))](
+                       const GradientLayout& layout) {
+    const std::size_t tensors = layout.tensors();
+    return EqualLengths(tensors, per_unit > 0 ? per_unit : (tensors + units - 1) / units);
+  });
+}
+
+// The first part of the tensors in ready order is one unit, and each other tensor is one.
+std::unique_ptr<Planner> FusionDegree(const Options& options) {
+  return ByLengths([degree = DoubleOption(options, "degree")](const GradientLayout& layout) {
+    const auto tensors = static_cast<double>(layout.tensors());
+    const auto fused = static_cast<std::size_t>(std::lround(degree * tensors));
+    std::vector<std::size_t> lengths(layout.tensors() - fused, 1);
+    if (fused > 0) lengths.insert(lengths.begin(), fused);
+    return lengths;
+  });
+}
 
 }  // namespace
 
@@ -118,134 +178,26 @@ PlannerDescriptor GivenPlanner() {
                   TextOption(
                       "bytes", "",
                       "dense bytes of each unit in ready order; if both are empty: one unit")},
-      .make = [](const Options& options) -> std::unique_ptr<Planner> {
-        return std::make_unique<Given>(StringOption(options, "units"),
-                                       StringOption(options, "bytes"));
+      .make = [](const Options& options) {
+        return PlannerBy([units = StringOption(options, "units"),
+                          bytes = StringOption(options, "bytes")](const PlanInput& input) {
+          return PlanOfGiven(units, bytes, input);
+        });
       }};
 }
 
-namespace {
+std::unique_ptr<Planner> PlannerBy(std::function<Plan(const PlanInput&)> make_plan) {
+  class ByFunction final : public Planner {
+   public:
+    explicit ByFunction(std::function<Plan(const PlanInput&)> make_plan)
+        : make_plan_(std::move(make_plan)) {}
+    Plan MakePlan(const PlanInput& input) const override { return make_plan_(input); }
 
-Unit MakeUnit(const PlanInput& input, std::size_t first, std::size_t last) {
-  return {first, last, input.sparsified, input.unit_density()};
+   private:
+    std::function<Plan(const PlanInput&)> make_plan_;
+  };
+  return std::make_unique<ByFunction>(std::move(make_plan));
 }
-
-class LayerWise final : public Planner {
- public:
-  std::string_view name() const noexcept override { return "layer-wise"; }
-  Plan MakePlan(const PlanInput& input) const override {
-    Plan plan;
-    for (std::size_t i = 0; i < input.layout.tensors(); ++i) {
-      plan.units.push_back(MakeUnit(input, i, i + 1));
-    }
-    return plan;
-  }
-};
-
-// Closes a unit before the tensor that would exceed the threshold, as Horovod and DDP do. A tensor
-// above the threshold is a unit of its own.
-class ByBytes final : public Planner {
- public:
-  explicit ByBytes(double threshold_bytes) : threshold_bytes_(threshold_bytes) {}
-  std::string_view name() const noexcept override { return "by-bytes"; }
-  Plan MakePlan(const PlanInput& input) const override {
-    Plan plan;
-    std::size_t first = 0;
-    double bytes = 0;
-    for (std::size_t i = 0; i < input.layout.tensors(); ++i) {
-      const double tensor_bytes = sizeof(float) * static_cast<double>(input.layout.tensor(i).numel);
-      if (i > first && bytes + tensor_bytes > threshold_bytes_) {
-        plan.units.push_back(MakeUnit(input, first, i));
-        first = i;
-        bytes = 0;
-      }
-      bytes += tensor_bytes;
-    }
-    plan.units.push_back(MakeUnit(input, first, input.layout.tensors()));
-    return plan;
-  }
-
- private:
-  double threshold_bytes_;
-};
-
-// Closes a bucket with the tensor that brings it to its size or beyond. The first bucket has a size
-// of its own, so that communication begins early.
-class DdpBuckets final : public Planner {
- public:
-  DdpBuckets(double bytes, double first_bytes) : bytes_(bytes), first_bytes_(first_bytes) {}
-  std::string_view name() const noexcept override { return "ddp-buckets"; }
-  Plan MakePlan(const PlanInput& input) const override {
-    Plan plan;
-    std::size_t first = 0;
-    double bytes = 0;
-    for (std::size_t i = 0; i < input.layout.tensors(); ++i) {
-      bytes += sizeof(float) * static_cast<double>(input.layout.tensor(i).numel);
-      if (bytes < (first == 0 ? first_bytes_ : bytes_)) continue;
-      plan.units.push_back(MakeUnit(input, first, i + 1));
-      first = i + 1;
-      bytes = 0;
-    }
-    if (first < input.layout.tensors())
-      plan.units.push_back(MakeUnit(input, first, input.layout.tensors()));
-    return plan;
-  }
-
- private:
-  double bytes_, first_bytes_;
-};
-
-// Puts ceil(L / units) tensors in every unit, and the rest in the last one: SAFusion section 3.2,
-// and SSFusion with `tensors_per_unit`.
-class ByCount final : public Planner {
- public:
-  ByCount(std::size_t units, std::size_t tensors_per_unit)
-      : units_(units), tensors_per_unit_(tensors_per_unit) {}
-  std::string_view name() const noexcept override { return "by-count"; }
-  Plan MakePlan(const PlanInput& input) const override {
-    const std::size_t tensors = input.layout.tensors();
-    const std::size_t per_unit =
-        tensors_per_unit_ > 0 ? tensors_per_unit_ : (tensors + units_ - 1) / units_;
-    Plan plan;
-    for (std::size_t first = 0; first < tensors; first += per_unit) {
-      plan.units.push_back(MakeUnit(input, first, std::min(tensors, first + per_unit)));
-    }
-    return plan;
-  }
-
- private:
-  std::size_t units_;
-  std::size_t tensors_per_unit_;
-};
-
-class WholeModel final : public Planner {
- public:
-  std::string_view name() const noexcept override { return "whole-model"; }
-  Plan MakePlan(const PlanInput& input) const override {
-    return {{MakeUnit(input, 0, input.layout.tensors())}};
-  }
-};
-
-// The first part of the tensors in ready order is one unit, and each other tensor is one.
-class FusionDegree final : public Planner {
- public:
-  explicit FusionDegree(double degree) : degree_(degree) {}
-  std::string_view name() const noexcept override { return "fusion-degree"; }
-  Plan MakePlan(const PlanInput& input) const override {
-    const std::size_t tensors = input.layout.tensors();
-    const auto fused =
-        static_cast<std::size_t>(std::lround(degree_ * static_cast<double>(tensors)));
-    Plan plan;
-    if (fused > 0) plan.units.push_back(MakeUnit(input, 0, fused));
-    for (std::size_t i = fused; i < tensors; ++i) plan.units.push_back(MakeUnit(input, i, i + 1));
-    return plan;
-  }
-
- private:
-  double degree_;
-};
-
-}  // namespace
 
 std::uint64_t Plan::Hash() const {
   std::uint64_t hash = kFnvBegin;
@@ -291,12 +243,6 @@ std::string Plan::UnitSizes() const {
   return text;
 }
 
-std::vector<std::size_t> Plan::UnitOfTensors() const {
-  std::vector<std::size_t> unit_of;
-  for (std::size_t u = 0; u < units.size(); ++u) unit_of.resize(units[u].last, u);
-  return unit_of;
-}
-
 Plan DensePlan(const Plan& plan) {
   Plan dense;
   for (const Unit& unit : plan.units) dense.units.push_back({unit.first, unit.last});
@@ -307,33 +253,29 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   std::size_t next = 0;
   for (const Unit& unit : plan.units) {
     if (unit.first != next || unit.last <= unit.first || unit.last > layout.tensors()) {
-      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " does not cover the " +
-                                    std::to_string(layout.tensors()) + " tensors once, in order");
+      SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), " does not cover the ", layout.tensors(),
+                     " tensors once, in order");
     }
     const bool beside = unit.lane == Lane::kSide && unit.sparsified == Sparsified::kBehind;
     if (unit.lane != Lane::kCompute && !beside) {
-      SPARFUSE_THROW(kInternal,
-                     "plan " + plan.UnitSizes() + ": the unit of tensor " +
-                         layout.tensor(unit.first).name + " is on lane \"" +
-                         std::string(LaneName(unit.lane)) +
-                         "\": expected \"compute\", or \"side\" if it is sparsified behind");
+      SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), ": the unit of tensor ",
+                     layout.tensor(unit.first).name, " is on lane \"", LaneName(unit.lane),
+                     "\": expected \"compute\", or \"side\" if it is sparsified behind");
     }
     if (unit.partitions < 1 || (unit.partitions > 1 && unit.sparsified != Sparsified::kBehind)) {
-      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + ": the unit of tensor " +
-                                    layout.tensor(unit.first).name + " has " +
-                                    std::to_string(unit.partitions) +
-                                    " partitions: expected 1, or more if it is sparsified behind");
+      SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), ": the unit of tensor ",
+                     layout.tensor(unit.first).name, " has ", unit.partitions,
+                     " partitions: expected 1, or more if it is sparsified behind");
     }
     next = unit.last;
   }
   if (next != layout.tensors()) {
-    SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " ends before tensor " +
-                                  std::to_string(layout.tensors()));
+    SPARFUSE_THROW(kInternal, "plan ", plan.UnitSizes(), " ends before tensor ", layout.tensors());
   }
   if (plan.tensors.empty()) return;
   if (plan.tensors.size() != layout.tensors()) {
-    SPARFUSE_THROW(kInternal, "plan lists " + std::to_string(plan.tensors.size()) + " of " +
-                                  std::to_string(layout.tensors()) + " tensors");
+    SPARFUSE_THROW(kInternal, "plan lists ", plan.tensors.size(), " of ", layout.tensors(),
+                   " tensors");
   }
   for (const Unit& unit : plan.units) {
     for (std::size_t t = unit.first; t < unit.last; ++t) {
@@ -344,12 +286,11 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
                         (unit.sparsified == Sparsified::kNever && tensor == TensorPlan{});
       if (!fits || !(tensor.density > 0) || tensor.density > 1 ||
           (tensor.reduced && tensor.density < 1)) {
-        SPARFUSE_THROW(kInternal,
-                       "plan: tensor " + layout.tensor(t).name + " has density " +
-                           std::to_string(tensor.density) + (tensor.reduced ? ", reduced" : "") +
-                           ": expected a density in (0, 1] in a unit that is sparsified, 1 if the "
-                           "tensor is reduced (in a unit sparsified behind, only if dense tensors "
-                           "are apart), and 1 in any other unit");
+        SPARFUSE_THROW(kInternal, "plan: tensor ", layout.tensor(t).name, " has density ",
+                       tensor.density, (tensor.reduced ? ", reduced" : ""),
+                       ": expected a density in (0, 1] in a unit that is sparsified, 1 if the "
+                       "tensor is reduced (in a unit sparsified behind, only if dense tensors "
+                       "are apart), and 1 in any other unit");
       }
     }
   }
@@ -361,19 +302,18 @@ std::span<const PlannerDescriptor> CorePlanners() {
        .summary = "every tensor is a unit",
        .source = "Zhang et al., Poseidon, USENIX ATC 2017",
        .revision = 1,
-       .options = {},
-       .make = [](const Options&) -> std::unique_ptr<Planner> {
-         return std::make_unique<LayerWise>();
-       },
+       .make =
+           [](const Options&) {
+             return ByLengths(
+                 [](const GradientLayout& layout) { return EqualLengths(layout.tensors(), 1); });
+           },
        .keeps_density = true},
       {.name = "by-bytes",
        .summary = "closes a unit before it would exceed a number of dense bytes",
        .source = "Sergeev and Del Balso, Horovod, arXiv 1802.05799",
        .revision = 1,
        .options = {NumberOption("threshold_bytes", 67108864.0, 1, 1e15, "dense bytes of a unit")},
-       .make = [](const Options& options) -> std::unique_ptr<Planner> {
-         return std::make_unique<ByBytes>(DoubleOption(options, "threshold_bytes"));
-       },
+       .make = ByBytes,
        .keeps_density = true},
       {.name = "ddp-buckets",
        .summary = "closes a bucket with the tensor that reaches its dense bytes; the first bucket "
@@ -384,10 +324,7 @@ std::span<const PlannerDescriptor> CorePlanners() {
                                 "dense bytes of a bucket: DDP's bucket_cap_mb"),
                    NumberOption("first_bucket_bytes", 1048576.0, 1, 1e15,
                                 "dense bytes of the first bucket")},
-       .make = [](const Options& options) -> std::unique_ptr<Planner> {
-         return std::make_unique<DdpBuckets>(DoubleOption(options, "bucket_bytes"),
-                                             DoubleOption(options, "first_bucket_bytes"));
-       },
+       .make = DdpBuckets,
        .deviations =
            "Buckets are in ready order from the first step on. DDP's are in ready order from the "
            "second step on; in the first step they follow the order of registration."},
@@ -399,20 +336,17 @@ std::span<const PlannerDescriptor> CorePlanners() {
                                "number of units M; each holds ceil(L / M) tensors"),
                    WholeOption("tensors_per_unit", 0, 0, 1e9,
                                "tensors of a unit; 0 derives it from units")},
-       .make = [](const Options& options) -> std::unique_ptr<Planner> {
-         return std::make_unique<ByCount>(
-             static_cast<std::size_t>(IntOption(options, "units")),
-             static_cast<std::size_t>(IntOption(options, "tensors_per_unit")));
-       },
+       .make = ByCount,
        .keeps_density = true},
       {.name = "whole-model",
        .summary = "one unit",
        .source = "Shi et al., MG-WFBP, INFOCOM 2019 (SyncEASGD)",
        .revision = 1,
-       .options = {},
-       .make = [](const Options&) -> std::unique_ptr<Planner> {
-         return std::make_unique<WholeModel>();
-       },
+       .make =
+           [](const Options&) {
+             return ByLengths(
+                 [](const GradientLayout& layout) { return std::vector{layout.tensors()}; });
+           },
        .keeps_density = true},
       {.name = "fusion-degree",
        .summary = "a part of the tensors in one unit, each of the others in a unit of its own",
@@ -421,9 +355,7 @@ std::span<const PlannerDescriptor> CorePlanners() {
        .options = {NumberOption("degree", 1.0, 0, 1,
                                 "part of the tensors that is fused, beginning with the first in "
                                 "ready order: 0 none, 1 all")},
-       .make = [](const Options& options) -> std::unique_ptr<Planner> {
-         return std::make_unique<FusionDegree>(DoubleOption(options, "degree"));
-       },
+       .make = FusionDegree,
        .deviations =
            "The paper does not define its fusion degree. Its figure suggests that the degree "
            "counts tensors, and that the fused tensors are one buffer: the part of the tensors "

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/cost/authors_tables.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -19,11 +20,9 @@ std::size_t SumOf(std::span<const std::size_t> sizes) {
 }  // namespace
 
 void RequireAhead(const PlanInput& input, std::string_view planner) {
-  SPARFUSE_REQUIRE(
-      input.sparsified == Sparsified::kAhead,
-      "planner \"" + std::string(planner) +
-          "\" decides for each tensor how it travels: expected a strategy that sparsifies "
-          "tensors before they are fused, say \"ahead\"");
+  SPARFUSE_REQUIRE(input.sparsified == Sparsified::kAhead, "planner \"", planner,
+                   "\" decides for each tensor how it travels: expected a strategy that sparsifies "
+                   "tensors before they are fused, say \"ahead\"");
 }
 
 std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, std::size_t buffers,
@@ -31,11 +30,7 @@ std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, std::size_t buffers,
   const std::size_t tensors = input.layout.tensors();
   const std::size_t per_unit =
       tensors_per_unit > 0 ? tensors_per_unit : std::max<std::size_t>(1, tensors / buffers);
-  std::vector<Unit> units;
-  for (std::size_t first = 0; first < tensors; first += per_unit) {
-    units.push_back({first, std::min(tensors, first + per_unit), input.sparsified, input.density});
-  }
-  return units;
+  return PlanOfLengths(EqualLengths(tensors, per_unit), input).units;
 }
 
 std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, const Options& resolved) {

@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/fusion/plan.hpp"
@@ -72,20 +71,11 @@ std::vector<OptionSpec> SelectiveOptions(std::vector<OptionSpec> own);
 
 // A planner named Planning::kName, whose plans a `Planning` makes from an input and options.
 template <class Planning>
-class SelectivePlanner final : public Planner {
- public:
-  explicit SelectivePlanner(Options options) : options_(std::move(options)) {}
-  static std::unique_ptr<Planner> Make(const Options& resolved) {
-    return std::make_unique<SelectivePlanner>(resolved);
-  }
-  std::string_view name() const noexcept override { return Planning::kName; }
-  Plan MakePlan(const PlanInput& input) const override {
+std::unique_ptr<Planner> MakeSelectivePlanner(const Options& resolved) {
+  return PlannerBy([resolved](const PlanInput& input) {
     RequireAhead(input, Planning::kName);
-    return Planning(input, options_).MakePlan();
-  }
-
- private:
-  Options options_;
-};
+    return Planning(input, resolved).MakePlan();
+  });
+}
 
 }  // namespace sparfuse

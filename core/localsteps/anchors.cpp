@@ -12,7 +12,6 @@
 #include "core/device/runtime.hpp"
 #include "core/feedback/norm/norm.hpp"
 #include "core/localsteps/anchor_kernels.hpp"
-#include "core/localsteps/outer_step.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/accumulate_device.hpp"
 
@@ -52,14 +51,12 @@ Anchors::Anchors(const GradientLayout& layout, const LocalSteps& steps, Device d
 
 void Anchors::RequireFits(const ParameterView& view, const char* what) const {
   if (view.size() != layout_.tensors()) {
-    SPARFUSE_THROW(kInternal, std::string(what) + " of " + std::to_string(view.size()) +
-                                  " tensors: expected " + std::to_string(layout_.tensors()));
+    SPARFUSE_THROW(kInternal, what, " of ", view.size(), " tensors: expected ", layout_.tensors());
   }
   for (std::size_t t = 0; t < view.size(); ++t) {
     if (view[t].size() == layout_.tensor(t).numel) continue;
-    SPARFUSE_THROW(kInternal, std::string(what) + " of " + layout_.tensor(t).name + " have " +
-                                  std::to_string(view[t].size()) + " elements: expected " +
-                                  std::to_string(layout_.tensor(t).numel));
+    SPARFUSE_THROW(kInternal, what, " of ", layout_.tensor(t).name, " have ", view[t].size(),
+                   " elements: expected ", layout_.tensor(t).numel);
   }
 }
 

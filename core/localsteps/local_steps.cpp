@@ -33,7 +33,7 @@ LocalSteps LocalStepsOf(const Options& resolved) {
     steps.to_median = StringOption(resolved, "clip") == "median";
   }
   const auto refuse = [](const std::string& what) {
-    SPARFUSE_THROW(kConfig, "strategy \"local-steps\": " + what);
+    SPARFUSE_THROW(kConfig, "strategy \"local-steps\": ", what);
   };
   if (steps.when_idle && steps.delay == 0) {
     refuse(
@@ -92,8 +92,8 @@ FragmentDates::FragmentDates(const LocalSteps& steps, std::size_t fragments)
       period_(steps.every / std::max<std::uint64_t>(1, fragments)) {
   const std::string window = "every = " + std::to_string(steps.every);
   if (fragments == 0 || steps.every % fragments != 0) {
-    SPARFUSE_THROW(kConfig, window + " with " + std::to_string(fragments) +
-                                " fragments: expected a multiple of their number");
+    SPARFUSE_THROW(kConfig, window, " with ", fragments,
+                   " fragments: expected a multiple of their number");
   }
   if (steps_.lags() ? fragments != 1 : steps.delay >= period_) {
     const std::string given = "delay = " + std::to_string(steps.delay) + " with " + window;
@@ -112,17 +112,9 @@ std::optional<std::size_t> FragmentDates::DueAt(std::uint64_t step) const {
   return static_cast<std::size_t>((step / period_ - 1) % fragments_);
 }
 
-std::optional<std::size_t> FragmentDates::SentAt(std::uint64_t step) const {
-  return steps_.lags() ? DueAt(step) : DueAt(step + steps_.delay);
-}
-
 std::optional<std::size_t> FragmentDates::ReceivedAt(std::uint64_t step) const {
   if (steps_.lags() && step <= steps_.every) return std::nullopt;
   return DueAt(step);
-}
-
-bool FragmentDates::RestartsAt(std::uint64_t step) const {
-  return steps_.lags() && step == steps_.every;
 }
 
 }  // namespace sparfuse

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
-#include <vector>
 
 #include "core/base/options.hpp"
 
@@ -77,11 +75,13 @@ class FragmentDates {
   FragmentDates(const LocalSteps& steps, std::size_t fragments);
 
   // The fragment that is due after the update of this step.
-  std::optional<std::size_t> SentAt(std::uint64_t step) const;
+  std::optional<std::size_t> SentAt(std::uint64_t step) const {
+    return steps_.lags() ? DueAt(step) : DueAt(step + steps_.delay);
+  }
   std::optional<std::size_t> ReceivedAt(std::uint64_t step) const;
   // Whether parameters go back to the anchor although no average has arrived: at the end of the
   // first window of a method that lags.
-  bool RestartsAt(std::uint64_t step) const;
+  bool RestartsAt(std::uint64_t step) const { return steps_.lags() && step == steps_.every; }
 
  private:
   std::optional<std::size_t> DueAt(std::uint64_t step) const;
@@ -90,5 +90,14 @@ class FragmentDates {
   std::uint64_t fragments_;
   std::uint64_t period_;
 };
+
+// The strategies: once in a window of steps, or one step late.
+struct StrategyDescriptor;  // core/engine/engine.hpp
+// "local-steps", dense.
+extern const StrategyDescriptor kLocalSteps;
+// "sparse-local-steps", which selects from differences tensor by tensor.
+extern const StrategyDescriptor kSparseLocalSteps;
+// "delayed-units", which applies the gradients of a step in the next step.
+extern const StrategyDescriptor kDelayedGradients;
 
 }  // namespace sparfuse

@@ -4,7 +4,7 @@
 cmake_minimum_required(VERSION 3.27)
 set(waiting core/plugin/plugin.hpp baselines/composition.hpp baselines/plugin_library.hpp baselines/registry.hpp
     core/base/clock.hpp core/base/error.hpp core/base/random_stream.hpp core/base/thread_pool.hpp
-    core/collective/algorithms.hpp core/collective/even_rounds.hpp core/cost/fit.hpp
+    core/collective/algorithms.hpp core/cost/fit.hpp
     core/engine/live/live_engine.hpp core/engine/live/mass_check.hpp
     core/engine/model/model_engine.hpp core/engine/unit_strategy.hpp core/payload/accumulate.hpp
     core/payload/payload.hpp core/payload/sums.hpp core/transport/group.hpp

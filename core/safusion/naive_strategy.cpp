@@ -1,10 +1,9 @@
-#include "core/safusion/naive_strategy.hpp"
-
 #include <utility>
 #include <vector>
 
 #include "core/engine/unit_strategy.hpp"
 #include "core/fusion/plan_times.hpp"
+#include "core/safusion/planner.hpp"
 
 namespace sparfuse {
 namespace {
@@ -25,15 +24,15 @@ class SafusionNaive final : public Strategy {
   }
 
   void GradientReady(Engine& engine, std::size_t tensor) override {
-    SparsifyRequest request;
-    request.range = engine.layout().tensor(tensor).range();
-    request.density = engine.plan().TensorOf(engine.layout(), tensor).density;
-    request.order.then = [this, &engine, tensor] {
+    const auto finished = [this, &engine, tensor] {
       finished_[tensor] = true;
       while (prefix_ < finished_.size() && finished_[prefix_]) ++prefix_;
       Advance(engine);
     };
-    selections_[tensor] = engine.Sparsify(std::move(request));
+    selections_[tensor] =
+        engine.Sparsify({.range = engine.layout().tensor(tensor).range(),
+                         .density = engine.plan().TensorOf(engine.layout(), tensor).density,
+                         .order = {.then = finished}});
   }
 
   void BackwardEnd(Engine& engine) override { apply_.BackwardEnd(engine); }
@@ -57,22 +56,19 @@ class SafusionNaive final : public Strategy {
   void AskToClose(Engine& engine) {
     state_ = State::kNegotiating;
     engine.BeginWait(Label());
-    NegotiateRequest wish;
-    wish.values = {static_cast<std::int64_t>(counted_)};
-    wish.then = [this, &engine](std::span<const std::int64_t> agreed) {
-      end_ = static_cast<std::size_t>(agreed[0]);
-      state_ = State::kClosing;
-      Advance(engine);
-    };
-    engine.Negotiate(std::move(wish));
+    engine.Negotiate({.values = {static_cast<std::int64_t>(counted_)},
+                      .then = [this, &engine](std::span<const std::int64_t> agreed) {
+                        end_ = static_cast<std::size_t>(agreed[0]);
+                        state_ = State::kClosing;
+                        Advance(engine);
+                      }});
   }
 
   void Close(Engine& engine) {
     engine.EndWait(Label());
-    SparseSum sum;
-    sum.selections.assign(selections_.begin() + static_cast<std::ptrdiff_t>(first_),
-                          selections_.begin() + static_cast<std::ptrdiff_t>(end_));
-    apply_.Launched(engine, engine.Exchange({.pattern = std::move(sum), .label = Label()}));
+    const std::span buffer = std::span(selections_).subspan(first_, end_ - first_);
+    apply_.Launched(engine, engine.Exchange({.pattern = SparseSum{{buffer.begin(), buffer.end()}},
+                                             .label = Label()}));
     ++buffers_;
     first_ = counted_ = end_;
     open_bytes_ = 0;

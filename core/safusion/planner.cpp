@@ -111,23 +111,6 @@ std::vector<std::size_t> CapTail(const GradientLayout& layout, double density,
   return capped;
 }
 
-}  // namespace
-
-std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std::string_view model,
-                                              double density) {
-  const std::vector<Group> groups = CutGroups(layout, model, density);
-  double computation_seconds = 0;
-  for (std::size_t g = 1; g < groups.size(); ++g) {
-    computation_seconds += groups[g].backward_seconds + groups[g].select_seconds;
-  }
-  std::vector<std::size_t> lengths =
-      CapTail(layout, density, Coalesce(groups), computation_seconds);
-  ++lengths.front();
-  return lengths;
-}
-
-namespace {
-
 // Times of the buffer that holds tensors [first, last).
 class BufferTimes {
  public:
@@ -252,41 +235,34 @@ std::vector<std::size_t> ProfiledLengths(const BufferTimes& times, double tolera
   return tolerance > 0 && EndOf(times, robust, 1) <= latest ? robust : earliest;
 }
 
-class Safusion final : public Planner {
- public:
-  Safusion(std::string form, std::string model, double tolerance)
-      : form_(std::move(form)), model_(std::move(model)), tolerance_(tolerance) {}
-  std::string_view name() const noexcept override { return "safusion"; }
-
-  Plan MakePlan(const PlanInput& input) const override {
-    Plan plan;
-    std::size_t first = 0;
-    for (const std::size_t length : Lengths(input)) {
-      const std::size_t last = first + length;
-      if (length > 0) plan.units.push_back({first, last, input.sparsified, input.unit_density()});
-      first = last;
-    }
-    return plan;
+std::vector<std::size_t> LengthsOf(const Options& options, const PlanInput& input) {
+  const std::string& form = StringOption(options, "form");
+  if (form == "authors") {
+    std::vector<std::size_t> lengths =
+        AuthorsBufferLengths(input.layout, StringOption(options, "model"), input.unit_density());
+    --lengths.front();  // the code counts one tensor too many
+    std::erase(lengths, 0);
+    return lengths;
   }
-
- private:
-  std::vector<std::size_t> Lengths(const PlanInput& input) const {
-    if (form_ == "authors") {
-      std::vector<std::size_t> lengths =
-          AuthorsBufferLengths(input.layout, model_, input.unit_density());
-      --lengths.front();  // the code counts one tensor too many
-      return lengths;
-    }
-    const BufferTimes times(input);
-    return form_ == "paper" ? PaperLengths(times) : ProfiledLengths(times, tolerance_);
-  }
-
-  std::string form_;
-  std::string model_;
-  double tolerance_;
-};
+  const BufferTimes times(input);
+  return form == "paper" ? PaperLengths(times)
+                         : ProfiledLengths(times, DoubleOption(options, "tolerance"));
+}
 
 }  // namespace
+
+std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std::string_view model,
+                                              double density) {
+  const std::vector<Group> groups = CutGroups(layout, model, density);
+  double computation_seconds = 0;
+  for (std::size_t g = 1; g < groups.size(); ++g) {
+    computation_seconds += groups[g].backward_seconds + groups[g].select_seconds;
+  }
+  std::vector<std::size_t> lengths =
+      CapTail(layout, density, Coalesce(groups), computation_seconds);
+  ++lengths.front();
+  return lengths;
+}
 
 const PlannerDescriptor kSafusionPlanner = {
     .name = "safusion",
@@ -307,11 +283,12 @@ const PlannerDescriptor kSafusionPlanner = {
                     "profiled only: fraction by which communication may end later than in the "
                     "earliest plan, "
                     "for a plan that ends earlier if exchanges take twice their measured time")},
-    .make = [](const Options& options) -> std::unique_ptr<Planner> {
-      return std::make_unique<Safusion>(StringOption(options, "form"),
-                                        StringOption(options, "model"),
-                                        DoubleOption(options, "tolerance"));
-    },
+    .make =
+        [](const Options& options) {
+          return PlannerBy([options](const PlanInput& input) {
+            return PlanOfLengths(LengthsOf(options, input), input);
+          });
+        },
     .needs_profile =
         [](const Options& options) { return StringOption(options, "form") != "authors"; },
     .keeps_density = true};

@@ -1,5 +1,6 @@
-// Chooses SAFusion's adaptive buffer sizes (HPDC 2025, section 3.3): how many tensors each buffer
-// holds, so that communication hides behind backward and sparsification.
+// SAFusion's two schemes (HPDC 2025): buffers of a fixed size, which a strategy fills, and adaptive
+// ones, whose sizes a planner chooses so that communication hides behind backward and
+// sparsification.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,18 @@
 #include "core/fusion/plan.hpp"
 
 namespace sparfuse {
+
+// Section 3.1: fills a buffer of fixed size with sparsified tensors.
+//
+// Each tensor is sparsified when it is ready and appended to the open buffer. A rank wants to close
+// the buffer after the tensor that fills it (payload >= buffer_bytes) or after the last tensor of
+// the layout. Ranks select different counts, so they want different ends. They agree over the
+// control channel on the maximum of these ends, and the buffer is sent once this rank has all of
+// its tensors. The time from this rank's wish to the launch is the wait that alignment (section
+// 3.2) removes. The last buffer ends at the last tensor on every rank; its end is negotiated, too,
+// so that all ranks count the same buffers.
+struct StrategyDescriptor;  // core/engine/engine.hpp
+extern const StrategyDescriptor kSafusionNaive;
 
 // The planner "safusion", in one of three forms. Times come from PlanTimes unless said otherwise.
 //

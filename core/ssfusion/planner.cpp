@@ -145,7 +145,7 @@ std::unique_ptr<Planner> MakeSsfusion(const Options& resolved) {
                        StringOption(resolved, "partition") != "cost",
                    "planner ssfusion: partition = \"cost\" with form = \"authors\", whose tables "
                    "have no all-reduce: expected \"none\" or \"all\"");
-  return SelectivePlanner<SsfusionPlanning>::Make(resolved);
+  return MakeSelectivePlanner<SsfusionPlanning>(resolved);
 }
 
 std::vector<OptionSpec> SsfusionOptions() {

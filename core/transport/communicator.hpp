@@ -7,10 +7,8 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,10 +26,10 @@ class Request {
   // the peer is lost.
   virtual bool Test() = 0;
   // Bytes that arrived (receive) or left (send); valid once complete.
-  virtual std::size_t bytes() const noexcept = 0;
+  virtual std::size_t bytes() const noexcept { return 0; }
   // Rank in the world that this request waits for, also in a split communicator, or -1 (a native
   // collective).
-  virtual int peer() const noexcept = 0;
+  virtual int peer() const noexcept { return -1; }
 };
 
 // Memory that ranks of one process share for reading. It stays unchanged while any rank holds
@@ -85,8 +83,10 @@ class Communicator {
 
   // Starts the backend's own all-reduce, which sums in place. Null if the backend has none, or for
   // a wrapper: `shaped` cannot delay messages that it cannot see. Not counted in traffic().
-  virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) = 0;
-  virtual bool has_native_all_reduce() const noexcept = 0;
+  virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> /*buffer*/) {
+    return nullptr;
+  }
+  virtual bool has_native_all_reduce() const noexcept { return false; }
 
   // Starts the backend's own all-gather of payloads of unequal bytes, or returns null if the
   // backend has none. Sets by_rank[r] to rank r's payload: `own`, or a part of `gathered`, which

@@ -1,6 +1,7 @@
 #include "core/transport/group.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "core/base/error.hpp"
@@ -9,13 +10,22 @@ namespace sparfuse {
 
 void CheckAddress(int peer, int size, int tag) {
   if (peer < 0 || peer >= size) {
-    SPARFUSE_THROW(kInternal, "message to or from rank " + std::to_string(peer) +
-                                  " in a group of " + std::to_string(size));
+    SPARFUSE_THROW(kInternal, "message to or from rank ", peer, " in a group of ", size);
   }
   if (tag < 0 || tag >= (1 << 15)) {
-    SPARFUSE_THROW(kInternal,
-                   "message with tag " + std::to_string(tag) + ": expected a tag in [0, 32768)");
+    SPARFUSE_THROW(kInternal, "message with tag ", tag, ": expected a tag in [0, 32768)");
   }
+}
+
+void RequireRanksPerNode(std::string_view transport, int ranks_per_node) {
+  SPARFUSE_REQUIRE(ranks_per_node >= 1, transport, ": ", ranks_per_node,
+                   " ranks per node: expected at least 1");
+}
+
+std::vector<int> AllRanks(int ranks) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Request>> receives,
@@ -33,8 +43,8 @@ void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Requ
     for (const auto& send : sends) sent = send->Test() && sent;
     if (missing.empty() && sent) return;
     if (std::chrono::steady_clock::now() > expires) {
-      SPARFUSE_THROW(kTimeout, std::string(what) + ": rank " + missing + " did not arrive within " +
-                                   std::to_string(deadline.count()) + " ms");
+      SPARFUSE_THROW(kTimeout, what, ": rank ", missing, " did not arrive within ",
+                     deadline.count(), " ms");
     }
     communicator.Idle(std::chrono::microseconds(100));
   }
@@ -42,7 +52,7 @@ void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Requ
 
 SplitGroup ComputeSplit(const Topology& parent, int rank, std::span<const SplitChoice> choices) {
   const int color = choices[static_cast<std::size_t>(rank)].color;
-  SPARFUSE_REQUIRE(color >= 0, "split: color " + std::to_string(color) + " is negative");
+  SPARFUSE_REQUIRE(color >= 0, "split: color ", color, " is negative");
   SplitGroup group;
   for (int r = 0; r < parent.ranks; ++r) {
     if (choices[static_cast<std::size_t>(r)].color == color) group.members.push_back(r);
@@ -61,11 +71,10 @@ SplitGroup ComputeSplit(const Topology& parent, int rank, std::span<const SplitC
     for (std::size_t j = 0; j < i; ++j) {
       if (parent.LinkBetween(members[i], members[j]) !=
           group.topology.LinkBetween(static_cast<int>(i), static_cast<int>(j))) {
-        SPARFUSE_THROW(kConfig, "split: the ranks of color " + std::to_string(color) +
-                                    " cannot be numbered node by node: rank " +
-                                    std::to_string(members[i]) + " is on node " +
-                                    std::to_string(parent.NodeOf(members[i])) +
-                                    "; give equally many ranks of every node, in node order");
+        SPARFUSE_THROW(kConfig, "split: the ranks of color ", color,
+                       " cannot be numbered node by node: rank ", members[i], " is on node ",
+                       parent.NodeOf(members[i]),
+                       "; give equally many ranks of every node, in node order");
       }
     }
   }

@@ -30,7 +30,7 @@ namespace {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
-  SPARFUSE_THROW(kComm, call + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
+  SPARFUSE_THROW(kComm, call, ": ", std::string(text.data(), static_cast<std::size_t>(length)));
 }
 
 void CheckMpi(int code, const char* call) {
@@ -217,9 +217,8 @@ class MpiRequest final : public Request {
 
 void CheckBytes(std::size_t bytes, const char* what) {
   if (bytes > kMaxMessageBytes) {
-    SPARFUSE_THROW(kUnsupported, std::string("mpi: ") + what + " of " + std::to_string(bytes) +
-                                     " bytes: expected at most " +
-                                     std::to_string(kMaxMessageBytes) + "; send smaller units");
+    SPARFUSE_THROW(kUnsupported, "mpi: ", what, " of ", bytes, " bytes: expected at most ",
+                   kMaxMessageBytes, "; send smaller units");
   }
 }
 
@@ -272,25 +271,15 @@ class MpiCommunicator final : public GroupCommunicator {
   // arrived, it takes no longer than its messages.
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
-    std::vector<SplitChoice> choices(world_ranks().size());
-    choices[static_cast<std::size_t>(rank())] = {color, key};
-    std::vector<std::unique_ptr<Request>> sends;
-    std::vector<std::unique_ptr<Request>> receives;
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) continue;
-      const auto at = [&](int r) {
-        return std::span(choices).subspan(static_cast<std::size_t>(r), 1);
-      };
-      receives.push_back(StartReceive(peer, kSplitTag, std::as_writable_bytes(at(peer)), nullptr));
-      sends.push_back(StartSend(peer, kSplitTag, std::as_bytes(at(rank()))));
-    }
-    AwaitPeers(*this, receives, sends, deadline, "split");
-    SplitGroup group = ComputeSplit(topology(), rank(), choices);
+    const auto choices = GatherFromPeers(
+        *this, SplitChoice{color, key}, deadline, "split",
+        [this](int peer, auto bytes) { return StartSend(peer, kSplitTag, bytes); },
+        [this](int peer, auto bytes) { return StartReceive(peer, kSplitTag, bytes, nullptr); });
+    const SplitGroup group = ComputeSplit(topology(), rank(), choices);
     MPI_Comm handle = MPI_COMM_NULL;
     CheckMpi(MPI_Comm_split(handle_, color, group.rank, &handle), "MPI_Comm_split");
-    for (int& member : group.members) member = WorldRank(member);
-    return std::make_unique<MpiCommunicator>(session_, handle, std::move(group.members), group.rank,
-                                             group.topology, false);
+    return std::make_unique<MpiCommunicator>(session_, handle, WorldRanks(group.members),
+                                             group.rank, group.topology, false);
   }
 
  private:
@@ -320,8 +309,7 @@ class MpiCommunicator final : public GroupCommunicator {
 }  // namespace
 
 std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
-  SPARFUSE_REQUIRE(ranks_per_node >= 1, "mpi: " + std::to_string(ranks_per_node) +
-                                            " ranks per node: expected at least 1");
+  RequireRanksPerNode("mpi", ranks_per_node);
   auto session = std::make_shared<Session>();
   int initialized = 0;
   CheckMpi(MPI_Initialized(&initialized), "MPI_Initialized");
@@ -342,8 +330,8 @@ std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
   CheckMpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found),
            "MPI_Comm_get_attr");
   if (!found || *tag_limit < kSplitTag) {
-    SPARFUSE_THROW(kUnsupported, "mpi: largest tag is " + std::to_string(found ? *tag_limit : 0) +
-                                     ": expected at least " + std::to_string(kSplitTag));
+    SPARFUSE_THROW(kUnsupported, "mpi: largest tag is ", found ? *tag_limit : 0,
+                   ": expected at least ", kSplitTag);
   }
   MPI_Comm handle = MPI_COMM_NULL;
   CheckMpi(MPI_Comm_dup(MPI_COMM_WORLD, &handle), "MPI_Comm_dup");
@@ -353,9 +341,7 @@ std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
   CheckMpi(MPI_Comm_size(handle, &size), "MPI_Comm_size");
   session->bells.emplace(handle);
   if (Doorbell* shared = session->bells->of(rank)) session->bell = shared;
-  std::vector<int> members(static_cast<std::size_t>(size));
-  for (int r = 0; r < size; ++r) members[static_cast<std::size_t>(r)] = r;
-  return std::make_unique<MpiCommunicator>(std::move(session), handle, std::move(members), rank,
+  return std::make_unique<MpiCommunicator>(std::move(session), handle, AllRanks(size), rank,
                                            Topology{size, ranks_per_node}, true);
 }
 

@@ -37,6 +37,34 @@ std::string EndOfChain(int waiting_for, int own, std::size_t ranks, const Of& of
   return ListRanks({culprit}) + " answers but did not send";
 }
 
+// Longest time for which the transport may block while tasks wait. In between, their deadlines and
+// the end of the loop are checked.
+constexpr std::chrono::milliseconds kIdleLimit{1};
+// Interval for checking probes while something is active.
+constexpr std::chrono::milliseconds kServiceInterval{5};
+// Both intervals hold up to this number of ranks. More ranks check less often: they may share a
+// machine, and each checks all others.
+constexpr int kFewRanks = 16;
+// Longest delay of an answer to a probe while nothing is active.
+constexpr std::chrono::milliseconds kProbeInterval{50};
+constexpr std::chrono::milliseconds kLongestGrace{2000};
+// Idle limit of a thread that serves many ranks. Every event wakes it.
+constexpr std::chrono::milliseconds kSharedIdleLimit{5};
+
+// The last part of the deadline, in which probes must be answered.
+std::chrono::milliseconds Grace(std::chrono::milliseconds deadline) {
+  return std::min(kLongestGrace, deadline / 3);
+}
+
+// Returns an interval of few ranks for `ranks` of them: longer in proportion, but a tenth of the
+// grace at most.
+std::chrono::milliseconds ForRanks(std::chrono::milliseconds interval, int ranks,
+                                   std::chrono::milliseconds deadline) {
+  if (ranks <= kFewRanks) return interval;
+  return std::clamp(interval * ranks / kFewRanks, interval,
+                    std::max(interval, Grace(deadline) / 10));
+}
+
 }  // namespace
 
 Liveness::Liveness(std::unique_ptr<Communicator> communicator)
@@ -123,38 +151,6 @@ std::string Liveness::Describe(int waiting_for,
                     [&](int rank) { return peers_[static_cast<std::size_t>(rank)].waiting_for; });
 }
 
-namespace {
-
-// Longest time for which the transport may block while tasks wait. In between, their deadlines and
-// the end of the loop are checked.
-constexpr std::chrono::milliseconds kIdleLimit{1};
-// Interval for checking probes while something is active.
-constexpr std::chrono::milliseconds kServiceInterval{5};
-// Both intervals hold up to this number of ranks. More ranks check less often: they may share a
-// machine, and each checks all others.
-constexpr int kFewRanks = 16;
-// Longest delay of an answer to a probe while nothing is active.
-constexpr std::chrono::milliseconds kProbeInterval{50};
-constexpr std::chrono::milliseconds kLongestGrace{2000};
-// Idle limit of a thread that serves many ranks. Every event wakes it.
-constexpr std::chrono::milliseconds kSharedIdleLimit{5};
-
-// The last part of the deadline, in which probes must be answered.
-std::chrono::milliseconds Grace(std::chrono::milliseconds deadline) {
-  return std::min(kLongestGrace, deadline / 3);
-}
-
-// Returns an interval of few ranks for `ranks` of them: longer in proportion, but a tenth of the
-// grace at most.
-std::chrono::milliseconds ForRanks(std::chrono::milliseconds interval, int ranks,
-                                   std::chrono::milliseconds deadline) {
-  if (ranks <= kFewRanks) return interval;
-  return std::clamp(interval * ranks / kFewRanks, interval,
-                    std::max(interval, Grace(deadline) / 10));
-}
-
-}  // namespace
-
 Task SplitOff(Communicator& from, int color, int key, std::chrono::milliseconds deadline,
               std::unique_ptr<Communicator>& into) {
   if (auto arrived = from.StartSplit(color, key)) {
@@ -229,8 +225,8 @@ void SharedProgress::Serve(Server& server) {
 }
 
 ProgressLoop::ProgressLoop(Setup setup, std::chrono::milliseconds deadline) : deadline_(deadline) {
-  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of " + std::to_string(deadline.count()) +
-                                             " ms: expected a positive number");
+  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of ", deadline.count(),
+                   " ms: expected a positive number");
   thread_ = std::thread([this, setup = std::move(setup)]() mutable { Run(std::move(setup)); });
   std::unique_lock lock(mutex_);
   wake_.wait(lock, [&] { return started_; });
@@ -248,8 +244,8 @@ ProgressLoop::ProgressLoop(std::unique_ptr<Communicator> world, std::chrono::mil
       world_(std::move(world)),
       rank_(world_->rank()),
       size_(world_->size()) {
-  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of " + std::to_string(deadline.count()) +
-                                             " ms: expected a positive number");
+  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of ", deadline.count(),
+                   " ms: expected a positive number");
   shared_->Add(*this, rank_);
 }
 
@@ -481,11 +477,7 @@ void ProgressLoop::CheckDeadline(Active& active) {
     why = liveness_->Describe(active.waiting_for, active.pinged);
   }
   gave_up_on_ = active.waiting_for;
-  SPARFUSE_THROW(kTimeout, "no progress for " + std::to_string(deadline_.count()) + " ms: " + why);
-}
-
-int ProgressLoop::WaitingFor() const {
-  return active_.empty() ? gave_up_on_ : active_.front().waiting_for;
+  SPARFUSE_THROW(kTimeout, "no progress for ", deadline_.count(), " ms: ", why);
 }
 
 }  // namespace sparfuse

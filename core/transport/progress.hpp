@@ -192,7 +192,7 @@ class ProgressLoop {
   bool Advance();
   bool AdvanceOne(Active& active);
   void CheckDeadline(Active& active);
-  int WaitingFor() const;
+  int WaitingFor() const { return active_.empty() ? gave_up_on_ : active_.front().waiting_for; }
 
   std::chrono::milliseconds deadline_;
   SharedProgress* const shared_ = nullptr;

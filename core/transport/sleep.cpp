@@ -31,6 +31,19 @@ struct SchedulingAttributes {
 
 constexpr std::uint64_t kSliceNanoseconds = 100'000;  // the shortest that the kernel grants
 
+constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
+constexpr std::int64_t kYieldNanoseconds = 100'000;
+constexpr std::int64_t kShortestSleepNanoseconds = 20'000;
+constexpr std::int64_t kLongestSleepNanoseconds = 200'000;
+
+// The operations without FUTEX_PRIVATE_FLAG work across processes.
+void Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+           const timespec* deadline) noexcept {
+  static_assert(sizeof(word) == sizeof(std::uint32_t) &&
+                std::atomic<std::uint32_t>::is_always_lock_free);
+  syscall(SYS_futex, &word, operation, value, deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
 }  // namespace
 
 std::string_view PriorityName(CommunicationPriority priority) {
@@ -55,23 +68,6 @@ CommunicationPriority RaiseThisThread() {
 }
 
 CommunicationPriority ThisThreadPriority() { return own_priority; }
-
-namespace {
-
-constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
-constexpr std::int64_t kYieldNanoseconds = 100'000;
-constexpr std::int64_t kShortestSleepNanoseconds = 20'000;
-constexpr std::int64_t kLongestSleepNanoseconds = 200'000;
-
-// The operations without FUTEX_PRIVATE_FLAG work across processes.
-void Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
-           const timespec* deadline) noexcept {
-  static_assert(sizeof(word) == sizeof(std::uint32_t) &&
-                std::atomic<std::uint32_t>::is_always_lock_free);
-  syscall(SYS_futex, &word, operation, value, deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
-}
-
-}  // namespace
 
 std::int64_t MonotonicNanoseconds() {
   timespec now{};

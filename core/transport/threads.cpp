@@ -188,8 +188,8 @@ class World {
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (!split.choices[i]) missing += (missing.empty() ? "" : ", ") + std::to_string(members[i]);
     }
-    SPARFUSE_THROW(kTimeout, "split: rank " + missing + " did not arrive within " +
-                                 std::to_string(deadline.count()) + " ms");
+    SPARFUSE_THROW(kTimeout, "split: rank ", missing, " did not arrive within ", deadline.count(),
+                   " ms");
   }
 
   SplitResult LeaveSplit(SplitKey key) {
@@ -229,7 +229,7 @@ class World {
       if (split.choices[i]) continue;
       if (first < 0) first = members[i];
       if (EndpointOf(members[i]).lost.load()) {
-        SPARFUSE_THROW(kComm, "split: rank " + std::to_string(members[i]) + " is lost");
+        SPARFUSE_THROW(kComm, "split: rank ", members[i], " is lost");
       }
     }
     return first;
@@ -274,11 +274,10 @@ class ThreadsRequest final : public Request {
       case Progress::kCopying:
         return false;
       case Progress::kPeerLost:
-        SPARFUSE_THROW(kComm, "rank " + std::to_string(peer()) + " is lost");
+        SPARFUSE_THROW(kComm, "rank ", peer(), " is lost");
       case Progress::kTooLarge:
-        SPARFUSE_THROW(kComm, "message of " + std::to_string(operation_->moved) +
-                                  " bytes from rank " + std::to_string(peer()) +
-                                  ": expected at most " + std::to_string(operation_->size));
+        SPARFUSE_THROW(kComm, "message of ", operation_->moved, " bytes from rank ", peer(),
+                       ": expected at most ", operation_->size);
       case Progress::kDone:
         break;
     }
@@ -308,7 +307,6 @@ class SplitRequest final : public Request {
     missing_ = world_.MissingAtSplit(key_, members_);
     return missing_ < 0;
   }
-  std::size_t bytes() const noexcept override { return 0; }
   int peer() const noexcept override { return missing_; }
 
  private:
@@ -330,23 +328,10 @@ class ThreadsCommunicator final : public GroupCommunicator {
 
   std::unique_ptr<Request> Isend(int destination, int tag,
                                  std::span<const std::byte> data) override {
-    CheckAddress(destination, size(), tag);
-    auto operation = std::make_shared<Operation>();
-    operation->key = {id_, presence_->rank(), WorldRank(destination), tag};
-    operation->is_send = true;
-    operation->data = const_cast<std::byte*>(data.data());
-    operation->size = data.size();
-    Traffic& traffic = CountSent(destination, data.size());
-    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation), traffic);
+    return IsendShared(destination, tag, {nullptr, data});
   }
   std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) override {
-    CheckAddress(source, size(), tag);
-    auto operation = std::make_shared<Operation>();
-    operation->key = {id_, WorldRank(source), presence_->rank(), tag};
-    operation->data = buffer.data();
-    operation->size = buffer.size();
-    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation),
-                                            TrafficWith(source));
+    return StartReceive(source, tag, buffer.data(), buffer.size(), nullptr);
   }
 
   bool shares_memory() const noexcept override { return true; }
@@ -362,17 +347,8 @@ class ThreadsCommunicator final : public GroupCommunicator {
     return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation), traffic);
   }
   std::unique_ptr<Request> IrecvShared(int source, int tag, SharedBytes& into) override {
-    CheckAddress(source, size(), tag);
-    auto operation = std::make_shared<Operation>();
-    operation->key = {id_, WorldRank(source), presence_->rank(), tag};
-    operation->size = std::numeric_limits<std::size_t>::max();
-    operation->into = &into;
-    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation),
-                                            TrafficWith(source));
+    return StartReceive(source, tag, nullptr, std::numeric_limits<std::size_t>::max(), &into);
   }
-
-  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
-  bool has_native_all_reduce() const noexcept override { return false; }
 
   void Idle(std::chrono::nanoseconds limit) override {
     bell().Wait(MonotonicNanoseconds() + limit.count());
@@ -393,14 +369,24 @@ class ThreadsCommunicator final : public GroupCommunicator {
   std::unique_ptr<Communicator> EndSplit() override {
     const auto result = presence_->world().LeaveSplit(split_);
     const SplitGroup group = ComputeSplit(topology(), rank(), result.choices);
-    std::vector<int> members;
-    for (const int member : group.members) members.push_back(WorldRank(member));
     const int color = result.choices[static_cast<std::size_t>(rank())].color;
     return std::make_unique<ThreadsCommunicator>(presence_, result.communicator_of_color.at(color),
-                                                 std::move(members), group.rank, group.topology);
+                                                 WorldRanks(group.members), group.rank,
+                                                 group.topology);
   }
 
  private:
+  std::unique_ptr<Request> StartReceive(int source, int tag, std::byte* data, std::size_t size,
+                                        SharedBytes* into) {
+    CheckAddress(source, this->size(), tag);
+    auto operation = std::make_shared<Operation>();
+    operation->key = {id_, WorldRank(source), presence_->rank(), tag};
+    operation->data = data;
+    operation->size = size;
+    operation->into = into;
+    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation),
+                                            TrafficWith(source));
+  }
   Doorbell& bell() { return presence_->world().BellOf(presence_->rank()); }
   void Arrive(int color, int key) {
     split_ = {id_, splits_++};
@@ -415,23 +401,16 @@ class ThreadsCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node) {
-  return MakeThreadsWorld(ranks, ranks_per_node, {});
-}
-
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
                                                             std::span<Doorbell* const> bells) {
-  SPARFUSE_REQUIRE(ranks >= 1, "threads: " + std::to_string(ranks) + " ranks: expected at least 1");
-  SPARFUSE_REQUIRE(ranks_per_node >= 1, "threads: " + std::to_string(ranks_per_node) +
-                                            " ranks per node: expected at least 1");
+  SPARFUSE_REQUIRE(ranks >= 1, "threads: ", ranks, " ranks: expected at least 1");
+  RequireRanksPerNode("threads", ranks_per_node);
   const auto world = std::make_shared<World>(ranks, bells);
-  std::vector<int> members(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < ranks; ++rank) {
-    communicators.push_back(
-        std::make_unique<ThreadsCommunicator>(std::make_shared<Presence>(world, rank), 0, members,
-                                              rank, Topology{ranks, ranks_per_node}));
+    communicators.push_back(std::make_unique<ThreadsCommunicator>(
+        std::make_shared<Presence>(world, rank), 0, AllRanks(ranks), rank,
+        Topology{ranks, ranks_per_node}));
   }
   return communicators;
 }

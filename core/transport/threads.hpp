@@ -18,10 +18,10 @@ namespace sparfuse {
 // the last communicator of a rank is destroyed, pending and later requests of others with that rank
 // fail with Error{kComm} "rank R is lost". A rank that merely does nothing is silent, like a
 // stopped process. Throws Error{kConfig} unless ranks >= 1 and ranks_per_node >= 1.
-std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node);
+//
 // bells: [ranks] the doorbell of each rank's thread; ranks of one thread share it (SharedProgress).
 // They outlive the world. Empty: each rank has a bell and a thread of its own.
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
-                                                            std::span<Doorbell* const> bells);
+                                                            std::span<Doorbell* const> bells = {});
 
 }  // namespace sparfuse

@@ -48,8 +48,6 @@ constexpr std::string_view kPlannerClass = R"(class @Type@ final : public Planne
  public:
   explicit @Type@(std::size_t tensors_per_unit) : per_unit_(tensors_per_unit) {}
 
-  std::string_view name() const noexcept override { return "@name@"; }
-
   Plan MakePlan(const PlanInput& input) const override {
     const std::size_t tensors = input.layout.tensors();
     const double density = input.sparsified == Sparsified::kNever ? 1.0 : input.density;

@@ -216,7 +216,7 @@ std::optional<BroadcastTimes> BroadcastOf(const DeclaredCluster& cluster, const 
   const CollectiveLinks links = CollectiveLinksOf(cluster, within, between);
   const CollectiveCost cost = cluster.buffers == BuffersBy::kTree
                                   ? TreeBroadcastCost(links, topology, bytes)
-                                  : RingBroadcastCost(links, topology, bytes, links.cards_per_node);
+                                  : RingBroadcastCost(links, topology, bytes);
   return BroadcastTimes{bytes, cost.startup_seconds, cost.transfer_seconds()};
 }
 

@@ -110,16 +110,8 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
       buffers.state = state.get();
       buffers.gathered = std::as_writable_bytes(gathered.host());
       buffers.capacity_bytes = capacity * kSparseElementBytes;
-      buffers.sums = {};
-      buffers.payloads.clear();
-      buffers.returned.clear();
-      buffers.seen.clear();
-      buffers.served = 0;
-      loop.RunBlocking([&](Communicator& world) -> Task {
-        const Traffic so_far = Total(world.traffic());
-        co_await collective.Run(world, buffers, 32);
-        outcome.traffic = Total(world.traffic()) - so_far;
-      });
+      buffers.ClearResults();
+      outcome.traffic = RunCounted(loop, collective, buffers);
       outcome.applied.assign(sent.elements, 0.0f);
       outcome.returned.assign(sent.elements, 0.0f);
       if (!buffers.sums.empty()) {

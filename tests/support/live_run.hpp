@@ -216,15 +216,20 @@ inline std::vector<double> LostMass(const std::vector<RankResult>& results,
   return lost;
 }
 
+// Expects that all ranks apply the same, and that the engine's own mass check agrees.
+inline void ExpectEqualReplicas(const std::vector<RankResult>& results) {
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+}
+
 // Expects that nothing is lost, that replicas are equal, and that the engine's own mass check
 // agrees.
 inline void ExpectSound(const std::vector<RankResult>& results,
                         const Gradients& gradient_of = IntegerGradient) {
   EXPECT_EQ(LostMass(results, gradient_of), std::vector<double>(results[0].residual.size(), 0.0));
-  for (const RankResult& rank : results) {
-    EXPECT_EQ(rank.averaged, results.front().averaged);
-    EXPECT_EQ(rank.mass_violations, 0u);
-  }
+  ExpectEqualReplicas(results);
 }
 
 }  // namespace sparfuse::testing

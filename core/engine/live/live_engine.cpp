@@ -150,16 +150,6 @@ bool LiveEngine::ReactToNext(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-// Leaves the events that arrived during this thread's reaction to the event thread. The caller
-// holds mutex_.
-void LiveEngine::HandOver() {
-  if (!events_.empty()) event_posted_.notify_one();
-}
-
-LiveEngine::Clock::duration LiveEngine::TimeInSteps(Clock::time_point at) const {
-  return (pause_ ? std::min(at, *pause_) : at).time_since_epoch() - paused_;
-}
-
 void LiveEngine::BeginTime() {
   {
     std::lock_guard lock(mutex_);
@@ -239,21 +229,12 @@ void LiveEngine::React(const Event& event) {
       return config_.strategy->BackwardEnd(*this);
     case EventKind::kAwaited:
       return AwaitEnd();
-    case EventKind::kUpdated: {
-      {
-        std::lock_guard lock(mutex_);
-        complete_ = false;
-      }
-      return StepScheduler::Synchronise([this] { config_.strategy->Updated(*this); });
-    }
+    case EventKind::kUpdated:
+      return AskAfterUpdate(&Strategy::Updated);
     case EventKind::kFinish:
       BeginStepReaction();
       if (config_.local_steps || !average_comes()) Apply({.own = Range{0, layout().numel()}});
-      {
-        std::lock_guard lock(mutex_);
-        complete_ = false;
-      }
-      return StepScheduler::Synchronise([this] { config_.strategy->Finish(*this); });
+      return AskAfterUpdate(&Strategy::Finish);
     case EventKind::kDone: {
       const auto handle = static_cast<Handle>(event.value);
       lanes_->Take(Live(handle));
@@ -261,10 +242,14 @@ void LiveEngine::React(const Event& event) {
       return Finish(handle);
     }
     case EventKind::kStepTimeout:
-      SPARFUSE_THROW(kTimeout, "step " + std::to_string(step_.number) + " does not end within " +
-                                   std::to_string(config_.deadline.count()) +
-                                   " ms: " + DescribeUnfinished());
+      SPARFUSE_THROW(kTimeout, "step ", step_.number, " does not end within ",
+                     config_.deadline.count(), " ms: ", DescribeUnfinished());
   }
+}
+
+void LiveEngine::AskAfterUpdate(void (Strategy::*ask)(Engine&)) {
+  Set(complete_, false);
+  StepScheduler::Synchronise([&] { (*config_.strategy.*ask)(*this); });
 }
 
 void LiveEngine::BeginStepReaction() {
@@ -344,15 +329,6 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
   lanes_->Start(live);
 }
 
-bool LiveEngine::StreamsOrder(const Op& first, const Op& second) const {
-  return lanes_->OnStream(first) && lanes_->OnStream(second);
-}
-
-// The compute stream orders an Apply before all operations enqueued on it later.
-bool LiveEngine::OrderedByStream(const Op& apply) const {
-  return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
-}
-
 void LiveEngine::StartTimerOp(Handle handle, double seconds) {
   const auto delay =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -361,16 +337,6 @@ void LiveEngine::StartTimerOp(Handle handle, double seconds) {
     timers_.emplace(Clock::now() + delay, handle);
   }
   event_posted_.notify_one();
-}
-
-void LiveEngine::StepApplied() {
-  std::lock_guard lock(mutex_);
-  applied_ = true;
-}
-
-void LiveEngine::StepComplete() {
-  std::lock_guard lock(mutex_);
-  complete_ = true;
 }
 
 void LiveEngine::StartExchange(Handle handle, Op& started) {
@@ -504,9 +470,8 @@ void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   buffers.shape.tensors = memory.tensors;
   if (made) {
     memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
-    memory.place = std::string(collective.descriptor().name) + " on " +
-                   std::string(ChannelName(exchange.channel)) + ", " + std::to_string(range.begin) +
-                   " to " + std::to_string(range.end);
+    memory.place = TextOf(collective.descriptor().name, " on ", ChannelName(exchange.channel), ", ",
+                          range.begin, " to ", range.end);
     if (memory.state) LoadInto(*memory.state, range, memory.place);
   }
   buffers.state = memory.state.get();
@@ -600,9 +565,8 @@ Anchors& LiveEngine::anchors() {
 void LiveEngine::BeginWindows(ParameterView parameters, std::vector<ParameterView> inner) {
   const bool needed = config_.local_steps && config_.local_steps->inner != InnerState::kKeep;
   if (needed && inner.size() != config_.inner_arrays) {
-    SPARFUSE_THROW(kInternal, std::to_string(inner.size()) +
-                                  " arrays of the inner optimizer's state: expected " +
-                                  std::to_string(config_.inner_arrays));
+    SPARFUSE_THROW(kInternal, inner.size(), " arrays of the inner optimizer's state: expected ",
+                   config_.inner_arrays);
   }
   anchors().Begin(std::move(parameters), compute_stream(), std::move(inner));
 }
@@ -610,12 +574,6 @@ void LiveEngine::BeginWindows(ParameterView parameters, std::vector<ParameterVie
 std::size_t LiveEngine::method_memory_bytes() const {
   if (!step_.anchors) return 0;
   return step_.anchors->bytes() + step_.flat.size() * sizeof(float);
-}
-
-void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
-
-double LiveEngine::DensityNow(double planned) const {
-  return planned < 1 ? std::min(1.0, planned * density_factor_) : planned;
 }
 
 bool LiveEngine::KeepsMass() const {
@@ -626,8 +584,6 @@ bool LiveEngine::KeepsMass() const {
          config_.feedback.decay == 1 && config_.feedback.rate == 1 && !config_.strategy_loses &&
          config_.sparse_collective->traits().mass != Conservation::kLost;
 }
-
-void LiveEngine::BeginWait(std::string label) { waits_[std::move(label)] = step_.Now(); }
 
 void LiveEngine::EndWait(const std::string& label) {
   const auto it = waits_.find(label);

@@ -11,6 +11,7 @@
 // for its event says so. Exchanges are staged (staging/exchange_staging.hpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -53,10 +54,10 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // `verify`: check in this step that each selection conserves mass exactly (costs copies). Throws
   // Error{kInternal} if the previous step has not ended: threads and streams may still work on it.
   void BeginStep(std::uint64_t step, bool verify);
-  void BeginForward();
+  void BeginForward() { lanes_->BeginPart(); }
   void EndForward();
   // Ends a backward pass that announces nothing: a micro-step before the last.
-  void EndMicroStep();
+  void EndMicroStep() { lanes_->EndPart(SpanKind::kBackward, "micro-step"); }
   // A gradient is final. `gradient`: [numel] float32, valid and unchanged until FinishStep returns.
   // Returns when the strategy has reacted and its requests to the compute lane are done. On a
   // device `gradient` is device memory, valid in the order of the compute stream, and these
@@ -74,7 +75,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // element is applied in the order of the compute stream. Throws Error{kTimeout} past the
   // deadline, naming the unfinished operations.
   void FinishStep();
-  void BeginUpdate();
+  void BeginUpdate() { lanes_->BeginPart(); }
   // After the update, for methods with local steps: sends and receives the fragments that are due
   // in this step, and moves the parameters. Throws Error{kTimeout} as FinishStep does. Does nothing
   // for other methods.
@@ -115,7 +116,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void Replan(Plan plan);
   // From the next step on, multiplies planned densities below 1 by `factor`. Every rank must call
   // it.
-  void SetDensity(double factor);
+  void SetDensity(double factor) { density_factor_ = factor; }
 
   // --- Between steps, for methods with local steps. FinishWindows also for methods that delay.
 
@@ -168,7 +169,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
 
   std::uint64_t step() const noexcept override { return step_.number; }
   std::size_t inner_arrays() const noexcept override { return config_.inner_arrays; }
-  void BeginWait(std::string label) override;
+  void BeginWait(std::string label) override { waits_[std::move(label)] = step_.Now(); }
   void EndWait(const std::string& label) override;
 
  private:
@@ -193,11 +194,17 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void StartLocal(Handle handle, Op& op) override;
   void StartExchange(Handle handle, Op& op) override;
   void StartTimerOp(Handle handle, double seconds) override;
-  bool StreamsOrder(const Op& first, const Op& second) const override;
-  bool OrderedByStream(const Op& apply) const override;
-  void StepApplied() override;
-  void StepComplete() override;
+  bool StreamsOrder(const Op& first, const Op& second) const override {
+    return lanes_->OnStream(first) && lanes_->OnStream(second);
+  }
+  // The compute stream orders an Apply before all operations enqueued on it later.
+  bool OrderedByStream(const Op& apply) const override {
+    return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
+  }
+  void StepApplied() override { Set(applied_, true); }
+  void StepComplete() override { Set(complete_, true); }
   void React(const Event& event);
+  void AskAfterUpdate(void (Strategy::*ask)(Engine&));
   void BeginStepReaction();
   void Account(const LiveOp& done);
   void AccountExchange(const LiveOp& done);
@@ -218,7 +225,9 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void LoadCollectives(const EngineState& from);
   // Gives a new state the memory that LoadState has read for its range.
   void LoadInto(CollectiveState& state, Range range, const std::string& place) const;
-  double DensityNow(double planned) const;
+  double DensityNow(double planned) const {
+    return planned < 1 ? std::min(1.0, planned * density_factor_) : planned;
+  }
 
   // Any thread.
   void RunEvents();
@@ -226,10 +235,20 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void ReactAlone(std::unique_lock<std::mutex>& lock, Reaction&& reaction);
   // False if there is no event, or if another thread reacts.
   bool ReactToNext(std::unique_lock<std::mutex>& lock);
-  void HandOver();
+  // Leaves the events that arrived during this thread's reaction to the event thread. The caller
+  // holds mutex_.
+  void HandOver() {
+    if (!events_.empty()) event_posted_.notify_one();
+  }
   // The clock of LiveConfig::pauses_between_steps, which stands still between steps. Precondition:
   // mutex_ is held.
-  Clock::duration TimeInSteps(Clock::time_point at) const;
+  Clock::duration TimeInSteps(Clock::time_point at) const {
+    return (pause_ ? std::min(at, *pause_) : at).time_since_epoch() - paused_;
+  }
+  void Set(bool& flag, bool to) {
+    std::lock_guard lock(mutex_);
+    flag = to;
+  }
   void BeginTime();
   void EndTime();
   // Keeps the end of an exchange in the background for later, if it had time between steps.
@@ -250,7 +269,9 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::uint64_t WorkOnNext(std::unique_lock<std::mutex>& lock);
   void Drain(std::uint64_t sequence);
   void WorkUntil(const bool& done);  // `done` is guarded by mutex_
-  void EndUpdate();
+  void EndUpdate() {
+    if (std::exchange(updating_, false)) lanes_->EndPart(SpanKind::kUpdate, "");
+  }
   std::chrono::milliseconds Lateness() const;
   Anchors& anchors();
   bool average_comes() const { return config_.delays && steps_ > 0; }  // after the last step

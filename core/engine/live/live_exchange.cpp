@@ -25,11 +25,10 @@ Traffic NativeTraffic(const Collective& collective, const Communicator& communic
   if (collective.descriptor().payload == PayloadKind::kSparse) {
     const auto& payloads = state.buffers.payloads;
     if (payloads.size() != ranks) {
-      SPARFUSE_THROW(kInternal, std::string(collective.descriptor().name) + ": " +
-                                    std::to_string(payloads.size()) + " payloads on " +
-                                    std::to_string(ranks) +
-                                    " ranks: a native collective must give one payload for each "
-                                    "rank, from which its bytes are counted");
+      SPARFUSE_THROW(kInternal, collective.descriptor().name, ": ", payloads.size(),
+                     " payloads on ", ranks,
+                     " ranks: a native collective must give one payload for each "
+                     "rank, from which its bytes are counted");
     }
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       sizes.payload_bytes[rank] = payloads[rank].size();
@@ -69,8 +68,7 @@ void SetApart(ExchangeState& state) {
 void RequireFiniteSums(const ExchangeState& exchange) {
   const auto check = [&](std::span<const float> values) {
     if (FirstNotFinite(values) == values.size()) return;
-    SPARFUSE_THROW(kNumeric,
-                   exchange.op->label() + ": the sum over ranks has a NaN or an infinity");
+    SPARFUSE_THROW(kNumeric, exchange.op->label(), ": the sum over ranks has a NaN or an infinity");
   };
   check(exchange.buffers.sums);
   for (const auto payload : exchange.buffers.payloads) check(ViewSparsePayload(payload).values);
@@ -82,10 +80,9 @@ Communicator& LiveEngine::ChannelOf(const Op& exchange) {
   const auto& channel = channels_[static_cast<std::size_t>(exchange.channel)];
   if (channel) return *channel;
   SPARFUSE_THROW(
-      kUnsupported,
-      "exchange " + exchange.label() + " on channel " + std::string(ChannelName(exchange.channel)) +
-          ", which the transport lacks: it has one rank per node, the strategy's topology has " +
-          std::to_string(topology().ranks_per_node));
+      kUnsupported, "exchange ", exchange.label(), " on channel ", ChannelName(exchange.channel),
+      ", which the transport lacks: it has one rank per node, the strategy's topology has ",
+      topology().ranks_per_node);
 }
 
 // The tags also depend on the elements, which are equal on all ranks. So a rank that asks for the
@@ -120,16 +117,12 @@ Task LiveEngine::RunExchange(ExchangeState& state) {
   co_await staging_->Gather(communicator, state);
   const bool sums = collective.traits().sums;
   if (sums && op.sparse() && (state.payload.coded || state.payload.whole_bytes > 0)) {
-    SPARFUSE_THROW(kInternal, request.label +
-                                  ": its collective sums payloads on the way: expected no coding, "
-                                  "and no tensors that travel whole");
+    SPARFUSE_THROW(kInternal, request.label,
+                   ": its collective sums payloads on the way: expected no coding, "
+                   "and no tensors that travel whole");
   }
   state.buffers.jobs = &jobs_;
-  state.buffers.sums = {};
-  state.buffers.payloads.clear();
-  state.buffers.returned.clear();
-  state.buffers.seen.clear();
-  state.buffers.served = 0;
+  state.buffers.ClearResults();
   co_await collective.Run(communicator, state.buffers, tag);
   if (sums) RequireFiniteSums(state);
   if (request.shared() != nullptr && request.shared()->parts > 1) SetApart(state);
@@ -167,11 +160,9 @@ Task LiveEngine::CompareDates(Communicator& world) {
   for (std::size_t i = 0; i < std::size(facts); ++i) {
     const std::int64_t least = -most[2 * i + 1];
     if (most[2 * i] == least) continue;
-    SPARFUSE_THROW(kConfig, "local steps: " + std::string(facts[i].first) + " is " +
-                                std::to_string(facts[i].second) + " on rank " +
-                                std::to_string(rank()) + ", and " + std::to_string(least) + " to " +
-                                std::to_string(most[2 * i]) +
-                                " over all ranks: expected the same dates on all of them");
+    SPARFUSE_THROW(kConfig, "local steps: ", facts[i].first, " is ", facts[i].second, " on rank ",
+                   rank(), ", and ", least, " to ", most[2 * i],
+                   " over all ranks: expected the same dates on all of them");
   }
 }
 

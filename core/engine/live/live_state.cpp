@@ -42,6 +42,12 @@ std::vector<Range> TensorsWithIndices(const ExchangeState& exchange) {
   return tensors;
 }
 
+std::string LabelOf(const LiveOp& local, const GradientLayout& layout) {
+  const auto* pack = local.op->If<PackRequest>();
+  if (pack != nullptr) return layout.tensor(pack->tensor).name;
+  return local.selection != nullptr ? local.selection->name : "";
+}
+
 LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
     : layout(of_layout),
       places(layout, config.plan, config.local_steps.has_value(), SentArrays(config)),
@@ -65,10 +71,6 @@ void LiveStep::Begin(std::uint64_t step, bool verified) {
   std::fill(packed.begin(), packed.end(), std::uint8_t{0});
   for (std::atomic<bool>& each : checked) each.store(false, std::memory_order_relaxed);
   begin = Clock::now();
-}
-
-double LiveStep::At(Clock::time_point time) const {
-  return std::chrono::duration<double>(time - begin).count();
 }
 
 std::span<float> LiveStep::AverageOf(std::size_t tensor) const {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -91,6 +92,20 @@ class FlatPlaces {
   std::size_t arrays_ = 0;
 };
 
+// The state that one step of a LiveEngine leaves to the next.
+// In host memory: whole flat gradients in ready order. SaveState reuses the memory.
+struct EngineState {
+  using Stores = std::map<std::string, std::vector<float>, std::less<>>;  // by residual
+  Stores residuals;
+  Stores velocities;
+  Stores copies;    // copies of residuals that other ranks keep
+  Stores averages;  // of collectives that have such, by name (CollectiveState::Kept)
+  // Other memory of sparsifiers and collectives (Exchange of their states), by the place that it
+  // serves. A state without an entry begins anew.
+  using Remembered = std::map<std::string, std::vector<double>, std::less<>>;
+  Remembered remembered;
+};
+
 // The arrays of the inner optimizer's state that are sent.
 inline std::size_t SentArrays(const LiveConfig& config) {
   const auto& steps = config.local_steps;
@@ -105,7 +120,9 @@ struct LiveStep {
 
   void Begin(std::uint64_t step, bool verified);
   double Now() const { return At(Clock::now()); }  // seconds since Begin
-  double At(Clock::time_point time) const;
+  double At(Clock::time_point time) const {
+    return std::chrono::duration<double>(time - begin).count();
+  }
   // The memory for the average of a tensor in this step, on the host.
   std::span<float> AverageOf(std::size_t tensor) const;
   // True for a range within one tensor that has not been packed: selection reads the gradient in
@@ -274,5 +291,8 @@ struct LiveOp {
   ExchangeState* exchange = nullptr;         // the exchange itself, or the one whose sum it takes
   std::vector<const ExchangeState*> behind;  // exchanges after which a local operation starts
 };
+
+// The label of a local operation's span.
+std::string LabelOf(const LiveOp& local, const GradientLayout& layout);
 
 }  // namespace sparfuse

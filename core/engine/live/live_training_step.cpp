@@ -15,13 +15,12 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
     if (failure_) std::rethrow_exception(failure_);  // the last step's events may be in use
   }
   if (in_step_) {
-    SPARFUSE_THROW(kInternal, "step " + std::to_string(step) + " begins, and step " +
-                                  std::to_string(step_.number) +
-                                  " has not ended: expected EndStep");
+    SPARFUSE_THROW(kInternal, "step ", step, " begins, and step ", step_.number,
+                   " has not ended: expected EndStep");
   }
   if (step_.anchors && !step_.anchors->begun()) {
-    SPARFUSE_THROW(kInternal, "step " + std::to_string(step) +
-                                  " begins without an anchor: expected BeginWindows before");
+    SPARFUSE_THROW(kInternal, "step ", step,
+                   " begins without an anchor: expected BeginWindows before");
   }
   in_step_ = true;
   ++steps_;
@@ -33,14 +32,10 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
   Drain(Post({EventKind::kStepBegin, 0}));
 }
 
-void LiveEngine::BeginForward() { lanes_->BeginPart(); }
-
 void LiveEngine::EndForward() {
   lanes_->EndPart(SpanKind::kForward, "");
   lanes_->SetInterrupted(SpanKind::kBackward);
 }
-
-void LiveEngine::EndMicroStep() { lanes_->EndPart(SpanKind::kBackward, "micro-step"); }
 
 void LiveEngine::AnnounceGradient(std::size_t tensor, std::span<const float> gradient) {
   assert(gradient.size() == layout().tensor(tensor).numel);
@@ -139,12 +134,6 @@ void LiveEngine::FinishStep() {
   lanes_->SetInterrupted({});
 }
 
-void LiveEngine::BeginUpdate() { lanes_->BeginPart(); }
-
-void LiveEngine::EndUpdate() {
-  if (std::exchange(updating_, false)) lanes_->EndPart(SpanKind::kUpdate, "");
-}
-
 // Returns the possible lateness of another rank: ranks wait for one another once in a window.
 std::chrono::milliseconds LiveEngine::Lateness() const {
   const double window = static_cast<double>(config_.local_steps->every) * slowest_seconds_;
@@ -163,8 +152,8 @@ void LiveEngine::Synchronise() {
 
 StepRecord LiveEngine::FinishWindows() {
   if (in_step_) {
-    SPARFUSE_THROW(kInternal, "step " + std::to_string(step_.number) +
-                                  " has not ended: expected EndStep before FinishWindows");
+    SPARFUSE_THROW(kInternal, "step ", step_.number,
+                   " has not ended: expected EndStep before FinishWindows");
   }
   if (!config_.delays) (void)anchors();
   in_step_ = true;

@@ -29,8 +29,8 @@ std::span<float> Selections::RoundedOf(Range range, std::string_view residual,
     return {};
   }
   if (!rounded_.emplace(range.begin, range.end, residual).second) {
-    SPARFUSE_THROW(kInternal, label + " is rounded twice in step " + std::to_string(step_.number) +
-                                  " for the residual \"" + std::string(residual) + "\"");
+    SPARFUSE_THROW(kInternal, label, " is rounded twice in step ", step_.number,
+                   " for the residual \"", residual, "\"");
   }
   const std::span<float> rounded = residuals_.Get(residual, range, Device{}).host();
   const auto decay = static_cast<float>(config_.feedback.decay);
@@ -52,18 +52,16 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
     const bool one_tensor = range == tensor.range();
     selection.range = range;
     selection.device = where;
-    selection.place = "selection of " + std::to_string(range.begin) + " to " +
-                      std::to_string(range.end) + ", residual \"" + std::string(sparsify.residual) +
-                      "\"";
+    selection.place = TextOf("selection of ", range.begin, " to ", range.end, ", residual \"",
+                             sparsify.residual, "\"");
     selection.name = one_tensor ? tensor.name : "the unit that begins with " + tensor.name;
     selection.info.id = static_cast<std::uint32_t>(first);
     selection.info.name = selection.name;
     if (one_tensor) selection.info.shape = tensor.shape;
   }
   if (selection.selected) {
-    SPARFUSE_THROW(kInternal, selection.name + " is selected twice in step " +
-                                  std::to_string(step_.number) + " for the residual \"" +
-                                  std::string(sparsify.residual) + "\"");
+    SPARFUSE_THROW(kInternal, selection.name, " is selected twice in step ", step_.number,
+                   " for the residual \"", sparsify.residual, "\"");
   }
   selection.selected = true;
   selection.density = density;
@@ -85,9 +83,8 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
   }
   selection.accumulated = !selection.whole && accumulates_;
   if (selection.accumulated && selection.residual.size == 0) {
-    SPARFUSE_THROW(kInternal, selection.name + " has no residual, from which collective \"" +
-                                  std::string(config_.sparse_collective->descriptor().name) +
-                                  "\" selects");
+    SPARFUSE_THROW(kInternal, selection.name, " has no residual, from which collective \"",
+                   config_.sparse_collective->descriptor().name, "\" selects");
   }
   const float* const source = step_.ReadsGradient(range)
                                   ? step_.gradients[first].data() + (range.begin - tensor.offset)
@@ -111,10 +108,6 @@ void Selections::BeginUndoable() {
 void Selections::Settle() {
   if (!std::exchange(undoable_, false)) return;
   for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->Settle();
-}
-
-void Selections::Undo() {
-  for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->Undo();
 }
 
 void Selections::PrepareSlot(Selection& selection) {
@@ -178,16 +171,6 @@ void Selections::SaveRemembered(EngineState::Remembered& to) const {
 void Selections::LoadRemembered(const EngineState::Remembered& from) {
   loaded_ = from;
   for (auto& [key, selection] : selections_) selection.state.reset();
-}
-
-std::size_t Selections::Kept(std::size_t n, std::span<const std::int64_t> shape,
-                             double density) const {
-  return config_.sparsifier == nullptr ? n : config_.sparsifier->Count(n, shape, density);
-}
-
-std::size_t Selections::Room(std::size_t n, std::span<const std::int64_t> shape,
-                             double density) const {
-  return std::max(SlotCapacity(n, density, config_.unbounded_count), Kept(n, shape, density));
 }
 
 std::size_t Selections::Kept(Range range, double density) const {

@@ -2,6 +2,7 @@
 // residual, and the residuals and velocities themselves.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,7 +12,6 @@
 #include <string_view>
 #include <tuple>
 
-#include "core/engine/live/engine_state.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/feedback/residual_store.hpp"
@@ -54,14 +54,20 @@ class Selections {
   // As ResidualStore's functions, for all memory that Save copies; on the host only.
   void BeginUndoable();
   void Settle();
-  void Undo();
+  void Undo() {
+    for (PlacedStore* store : {&residuals_, &velocities_, &copies_}) store->Undo();
+  }
 
  private:
   // Whether the new residual may be written to memory of its own.
   bool WritesApart(const Selection& selection) const;
   void PrepareSlot(Selection& selection);
-  std::size_t Kept(std::size_t n, std::span<const std::int64_t> shape, double density) const;
-  std::size_t Room(std::size_t n, std::span<const std::int64_t> shape, double density) const;
+  std::size_t Kept(std::size_t n, std::span<const std::int64_t> shape, double density) const {
+    return config_.sparsifier == nullptr ? n : config_.sparsifier->Count(n, shape, density);
+  }
+  std::size_t Room(std::size_t n, std::span<const std::int64_t> shape, double density) const {
+    return std::max(SlotCapacity(n, density, config_.unbounded_count), Kept(n, shape, density));
+  }
 
   const LiveConfig& config_;
   const LiveStep& step_;

@@ -126,14 +126,6 @@ double ModelRank::SelectionSeconds(const SparsifyRequest& sparsify) const {
   return config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
 }
 
-bool ModelRank::IsCodedAlone(const SparsifyRequest& sparsify) const {
-  return cluster_.config().coding.of_selections() && !IsWhole(sparsify);
-}
-
-std::size_t ModelRank::SelectedElements(const SparsifyRequest& sparsify, int rank) const {
-  return static_cast<std::size_t>(SelectionBytes(sparsify, rank) / kSparseElementBytes);
-}
-
 double ModelRank::CodingSeconds(const SparsifyRequest& sparsify) const {
   const ModelConfig& config = cluster_.config();
   if (!IsCodedAlone(sparsify)) return 0;
@@ -162,10 +154,6 @@ std::string_view ModelRank::CoderOf(const ExchangeRequest& exchange) const {
                          : std::ranges::all_of(exchange.selections(), is_whole);
   return whole || config.sparsifier.empty() ? config.dense_quantizer->name()
                                             : std::string_view(config.sparsifier);
-}
-
-bool ModelRank::IsWhole(const SparsifyRequest& sparsify) const {
-  return cluster_.config().dense_quantizer != nullptr && sparsify.density >= 1;
 }
 
 }  // namespace sparfuse

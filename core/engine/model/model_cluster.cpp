@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 
-#include "core/collective/even_rounds.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/engine/model/model_rank.hpp"
 
@@ -67,7 +66,7 @@ ModelStep ModelCluster::StepOf(int index) {
   ModelStep result;
   for (auto& rank : ranks_) {
     if (!rank->ended())
-      SPARFUSE_THROW(kInternal, "modelled step does not end: " + rank->Unfinished());
+      SPARFUSE_THROW(kInternal, "modelled step does not end: ", rank->Unfinished());
     result.records.push_back(rank->record(step));
     result.spans.push_back(rank->TakeSpans(step));
   }
@@ -323,17 +322,11 @@ double ModelCluster::OverlapOf(const ModelRank& rank, const Op& exchange) const 
 }
 
 void ModelCluster::ComputeEnded() {
-  if (++compute_ended_ < simulated_) return;
-  starting_.Release();
-  inter_node_.Release();
-  for (const auto& link : intra_node_) link->Release();
+  if (++compute_ended_ == simulated_) ForLinks(&SharedResource::Release);
 }
 
 void ModelCluster::ComputeBegins() {
-  if (compute_ended_-- < simulated_) return;
-  starting_.Hold();
-  inter_node_.Hold();
-  for (const auto& link : intra_node_) link->Hold();
+  if (compute_ended_-- == simulated_) ForLinks(&SharedResource::Hold);
 }
 
 void ModelCluster::BuffersAreHere(int rank) {
@@ -355,10 +348,7 @@ void ModelCluster::Taken(int rank, Handle handle, int index) {
 
 void ModelCluster::SelectingInHooks(int change) {
   selecting_ += change;
-  const double speed = selecting_ > 0 ? 0 : 1;
-  starting_.SetSpeed(speed);
-  inter_node_.SetSpeed(speed);
-  for (const auto& link : intra_node_) link->SetSpeed(speed);
+  ForLinks(&SharedResource::SetSpeed, selecting_ > 0 ? 0.0 : 1.0);
 }
 
 void ModelCluster::ExchangesUnderWay(int change) {

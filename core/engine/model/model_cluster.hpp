@@ -141,6 +141,12 @@ class ModelCluster {
     return followers_[static_cast<std::size_t>(index)][static_cast<std::size_t>(rank - simulated_)];
   }
   SharedResource& LinkOf(const GroupKey& group, LinkClass link);
+  template <class... Arguments>
+  void ForLinks(void (SharedResource::*change)(Arguments...), Arguments... arguments) {
+    (starting_.*change)(arguments...);
+    (inter_node_.*change)(arguments...);
+    for (const auto& link : intra_node_) (link.get()->*change)(arguments...);
+  }
 
   const ModelConfig& config_;
   std::uint64_t first_step_;

@@ -2,34 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <numbers>
 #include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "core/base/fnv.hpp"
+#include "core/base/random_stream.hpp"
 
 namespace sparfuse {
 
 namespace {
 
-// SplitMix64 over a key: the same draw at any place and in any order.
-class KeyedDraw {
- public:
-  KeyedDraw With(std::uint64_t part) const {
-    KeyedDraw longer = *this;
-    std::uint64_t& state = longer.state_;
-    state = (state ^ part) + 0x9e3779b97f4a7c15ull;
-    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
-    state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
-    state ^= state >> 31;
-    return longer;
-  }
-  double Uniform() const { return (static_cast<double>(state_ >> 11) + 0.5) / 9007199254740992.0; }
-
- private:
-  std::uint64_t state_ = 0x9e3779b97f4a7c15ull;
-};
+// Draws from (0, 1) by a key: the same number at any place and in any order.
+double Draw(std::initializer_list<std::uint64_t> key) {
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
+  std::uint64_t state = kGolden;
+  for (const std::uint64_t part : key) state = Mix64((state ^ part) + kGolden);
+  return (static_cast<double>(state >> 11) + 0.5) / 9007199254740992.0;
+}
 
 // Returns 0 for the residual that most selections have.
 std::uint64_t KeyOf(std::string_view residual) {
@@ -58,11 +50,9 @@ std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& spar
   if (model.sigma == 0 && model.mean == 0) return kept;
   const int of = sparsify.copy_of.value_or(rank);
   const std::uint64_t who = config.index_shared ? 0 : static_cast<std::uint64_t>(of) + 1;
-  const KeyedDraw draw =
-      KeyedDraw().With(config.seed).With(step).With(who).With(sparsify.range.begin);
   const std::uint64_t key = KeyOf(sparsify.residual);
-  const double u = draw.With(key).Uniform();
-  const double v = draw.With(key + 1).Uniform();
+  const double u = Draw({config.seed, step, who, sparsify.range.begin, key});
+  const double v = Draw({config.seed, step, who, sparsify.range.begin, key + 1});
   const double normal = std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
   const double count = static_cast<double>(kept) * std::exp(model.mean + model.sigma * normal);
   const std::size_t room =
@@ -143,8 +133,6 @@ void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic
   WakeCompute();
 }
 
-void ModelRank::BeginWait(std::string label) { waits_[std::move(label)] = Now(); }
-
 void ModelRank::EndWait(const std::string& label) {
   const auto it = waits_.find(label);
   record_.align_wait_seconds += Now() - it->second;
@@ -184,10 +172,6 @@ void ModelRank::StartLocal(Handle handle, Op& started) {
   const Lane lane = started.lane;
   lanes_[static_cast<std::size_t>(lane)].queue.push_back(handle);
   lane == Lane::kCompute ? WakeCompute() : WakeLane(lane);
-}
-
-void ModelRank::StartExchange(Handle handle, Op& started) {
-  cluster_.Arrive(rank(), handle, started);
 }
 
 Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
@@ -333,17 +317,9 @@ void ModelRank::WorkDone(Lane which) {
 
 void ModelRank::EndWork(Lane lane, Handle handle, double began) {
   const Op& done = op(handle);
-  SpanKind kind = SpanKind::kDecompress;
+  const SpanKind kind = SpanKindOf(done);
   std::string_view label;
-  if (const auto* pack = done.If<PackRequest>()) {
-    kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
-    label = layout().tensor(pack->tensor).name;
-  } else if (done.If<SparsifyRequest>()) {
-    kind = SpanKind::kSparsify;
-  } else if (const auto* apply = done.If<ApplyRequest>();
-             apply && apply->to != ApplyTo::kGradient) {
-    kind = SpanKind::kOuter;
-  }
+  if (const auto* pack = done.If<PackRequest>()) label = layout().tensor(pack->tensor).name;
   if (lane == Lane::kCompute) {
     (kind == SpanKind::kDecompress ? record_.decompress_seconds
      : kind == SpanKind::kOuter    ? record_.outer_seconds

@@ -58,7 +58,7 @@ class ModelRank final : public StepScheduler {
   int index() const noexcept { return index_; }  // of the rank's step
   const Op& ExchangeOf(Handle handle) const { return op(handle); }
   std::uint64_t PayloadBytes(Handle sparsified) const override;
-  void BeginWait(std::string label) override;
+  void BeginWait(std::string label) override { waits_[std::move(label)] = Now(); }
   void EndWait(const std::string& label) override;
 
   bool ended() const noexcept { return phase_ == Phase::kEnded; }
@@ -98,7 +98,9 @@ class ModelRank final : public StepScheduler {
   };
 
   void StartLocal(Handle handle, Op& started) override;
-  void StartExchange(Handle handle, Op& started) override;
+  void StartExchange(Handle handle, Op& started) override {
+    cluster_.Arrive(rank(), handle, started);
+  }
   void StartTimerOp(Handle handle, double seconds) override;
   void StepComplete() override { complete_ = true; }
 
@@ -126,8 +128,12 @@ class ModelRank final : public StepScheduler {
   double SelectionSeconds(const SparsifyRequest& sparsify) const;
   // For selections that are coded one by one: the elements that a selection sends, the seconds of
   // coding it, and the seconds of decoding the selections of all ranks.
-  bool IsCodedAlone(const SparsifyRequest& sparsify) const;
-  std::size_t SelectedElements(const SparsifyRequest& sparsify, int rank) const;
+  bool IsCodedAlone(const SparsifyRequest& sparsify) const {
+    return cluster_.config().coding.of_selections() && !IsWhole(sparsify);
+  }
+  std::size_t SelectedElements(const SparsifyRequest& sparsify, int rank) const {
+    return static_cast<std::size_t>(SelectionBytes(sparsify, rank) / kSparseElementBytes);
+  }
   double CodingSeconds(const SparsifyRequest& sparsify) const;
   double DecodingSeconds(const ExchangeRequest& exchange) const;
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, int rank) const;
@@ -135,7 +141,9 @@ class ModelRank final : public StepScheduler {
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, std::size_t kept, int rank) const;
   std::size_t KeptOf(Handle selection) const;
   ExchangeResult& ResultOf(Handle exchange);
-  bool IsWhole(const SparsifyRequest& sparsify) const;
+  bool IsWhole(const SparsifyRequest& sparsify) const {
+    return cluster_.config().dense_quantizer != nullptr && sparsify.density >= 1;
+  }
   // The name of the coder that decodes an exchange's payloads: the quantizer if the ranges are sent
   // whole, else the sparsifier's.
   std::string_view CoderOf(const ExchangeRequest& exchange) const;

@@ -1,6 +1,7 @@
 // Declares the clock of a discrete-event simulation, and resources that its activities share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <queue>
@@ -15,10 +16,31 @@ class Simulation {
 
   double now() const noexcept { return now_; }
   // Events at equal times run in the order in which they were scheduled.
-  void At(double time, Callback callback);
+  void At(double time, Callback callback) {
+    std::uint32_t slot = 0;
+    if (free_.empty()) {
+      slot = static_cast<std::uint32_t>(callbacks_.size());
+      callbacks_.push_back(std::move(callback));
+    } else {
+      slot = free_.back();
+      free_.pop_back();
+      callbacks_[slot] = std::move(callback);
+    }
+    events_.push({std::max(time, now_), order_++, slot});
+  }
+
   void After(double seconds, Callback callback) { At(now_ + seconds, std::move(callback)); }
   // Runs events until none is scheduled.
-  void Run();
+  void Run() {
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      const Callback callback = std::move(callbacks_[event.slot]);
+      free_.push_back(event.slot);
+      callback();
+    }
+  }
 
  private:
   struct Event {
@@ -48,12 +70,58 @@ class SharedResource {
   // Calls `done` when this activity has received `work` seconds of one unit. Until Release it gets
   // at most the fraction `share`, 0 to 1, of its even part. With 0 it waits, and takes nothing from
   // others.
-  void Use(double work, Simulation::Callback done, double share = 1);
+  void Use(double work, Simulation::Callback done, double share = 1) {
+    if (share <= 0 && !released_) {
+      held_.emplace_back(work, std::move(done));
+      return;
+    }
+    if (work <= 0) return simulation_.After(0, std::move(done));
+    Advance();
+    activities_.push(
+        {virtual_now_ + work / (released_ ? 1 : share), order_++, share, std::move(done)});
+    ScheduleNext();
+  }
+
   // From now on every unit works at this rate, at least 0; 1 to begin with.
-  void SetSpeed(double speed);
+  void SetSpeed(double speed) {
+    if (speed == speed_) return;
+    Advance();
+    speed_ = speed;
+    ScheduleNext();
+  }
+
   // Release: from now on all activities get their whole even part. Hold: their shares again.
-  void Release();
-  void Hold();
+  void Release() {
+    if (std::exchange(released_, true)) return;
+    Advance();
+    std::priority_queue<Activity> whole;
+    for (; !activities_.empty(); activities_.pop()) {
+      Activity each = std::move(const_cast<Activity&>(activities_.top()));
+      each.virtual_end = virtual_now_ + (each.virtual_end - virtual_now_) * each.share;
+      whole.push(std::move(each));
+    }
+    activities_ = std::move(whole);
+    ScheduleNext();
+    for (auto& [work, done] : std::exchange(held_, {})) Use(work, std::move(done), 0);
+  }
+
+  void Hold() {
+    if (!std::exchange(released_, false)) return;
+    Advance();
+    std::priority_queue<Activity> shared;
+    for (; !activities_.empty(); activities_.pop()) {
+      Activity each = std::move(const_cast<Activity&>(activities_.top()));
+      const double left = each.virtual_end - virtual_now_;
+      if (each.share <= 0) {
+        held_.emplace_back(std::max(0.0, left), std::move(each.done));
+        continue;
+      }
+      if (each.share != 1) each.virtual_end = virtual_now_ + left / each.share;
+      shared.push(std::move(each));
+    }
+    activities_ = std::move(shared);
+    ScheduleNext();
+  }
 
  private:
   struct Activity {
@@ -66,10 +134,33 @@ class SharedResource {
                                               : order > other.order;
     }
   };
-  double Rate() const;
-  void Advance();
-  void ScheduleNext();
-  void FinishDue(std::uint64_t generation);
+  double Rate() const {
+    const auto active = static_cast<double>(activities_.size());
+    return speed_ * (capacity_ <= 0 || active <= capacity_ ? 1.0 : capacity_ / active);
+  }
+
+  void Advance() {
+    virtual_now_ += (simulation_.now() - updated_) * Rate();
+    updated_ = simulation_.now();
+  }
+
+  void ScheduleNext() {
+    const std::uint64_t generation = ++generation_;
+    if (activities_.empty() || speed_ <= 0) return;
+    const double delay = (activities_.top().virtual_end - virtual_now_) / Rate();
+    simulation_.After(std::max(0.0, delay), [this, generation] { FinishDue(generation); });
+  }
+
+  void FinishDue(std::uint64_t generation) {
+    if (generation != generation_) return;
+    Advance();
+    // The event is due at the top's end, but rounding may have left it slightly short.
+    virtual_now_ = std::max(virtual_now_, activities_.top().virtual_end);
+    Simulation::Callback done = std::move(const_cast<Activity&>(activities_.top()).done);
+    activities_.pop();
+    ScheduleNext();
+    done();
+  }
 
   Simulation& simulation_;
   double capacity_;

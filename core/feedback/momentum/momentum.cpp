@@ -15,9 +15,8 @@ namespace sparfuse {
 
 MomentumCorrection::MomentumCorrection(std::size_t numel, const MomentumOptions& options)
     : options_(options), velocities_(numel) {
-  SPARFUSE_REQUIRE(
-      options.momentum >= 0 && options.momentum < 1,
-      "momentum = " + std::to_string(options.momentum) + ": expected a number in [0, 1)");
+  SPARFUSE_REQUIRE(options.momentum >= 0 && options.momentum < 1, "momentum = ", options.momentum,
+                   ": expected a number in [0, 1)");
 }
 
 std::span<const float> MomentumCorrection::Advance(std::string_view name, Range range,
@@ -56,24 +55,14 @@ std::span<const float> AdvanceVelocity(const MomentumOptions& options,
   return options.nesterov ? growth.first(n) : velocity;
 }
 
-void MomentumCorrection::Sent(std::string_view name, Range range,
-                              std::span<const std::uint32_t> indices) {
-  MaskVelocity(options_, indices, velocities_.Get(name, range).host());
-}
-
 void MaskVelocity(const MomentumOptions& options, std::span<const std::uint32_t> sent,
                   std::span<float> velocity) {
   if (!options.masking) return;
   for (const std::uint32_t i : sent) velocity[i] = 0.0f;
 }
 
-std::span<float> MomentumCorrection::Velocity(std::string_view name, Range range) {
-  return velocities_.Get(name, range).host();
-}
-
 float ClipFactor(std::span<const float> gradient, double max_norm, ThreadPool& pool) {
-  SPARFUSE_REQUIRE(max_norm > 0,
-                   "clip = " + std::to_string(max_norm) + ": expected a norm above 0");
+  SPARFUSE_REQUIRE(max_norm > 0, "clip = ", max_norm, ": expected a norm above 0");
   const double sum = SumSquares(gradient, pool);
   if (!std::isfinite(sum)) return 1.0f;
   return static_cast<float>(std::min(1.0, max_norm / (std::sqrt(sum) + 1e-6)));

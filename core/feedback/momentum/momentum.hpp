@@ -62,10 +62,14 @@ class MomentumCorrection {
                                  std::span<const float> gradient, float scale, ThreadPool& pool);
 
   // Records which elements were sent. indices: relative to range.begin, below range.size().
-  void Sent(std::string_view name, Range range, std::span<const std::uint32_t> indices);
+  void Sent(std::string_view name, Range range, std::span<const std::uint32_t> indices) {
+    MaskVelocity(options_, indices, velocities_.Get(name, range).host());
+  }
 
   // The caller may write the velocity, say from a checkpoint.
-  std::span<float> Velocity(std::string_view name, Range range);
+  std::span<float> Velocity(std::string_view name, Range range) {
+    return velocities_.Get(name, range).host();
+  }
 
  private:
   MomentumOptions options_;

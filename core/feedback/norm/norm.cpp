@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -70,6 +69,16 @@ double SumTile(std::span<const float> x) {
   return SumAsBlock(threads);
 }
 
+void LaunchSumSquares(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
+                      double* sum, float* factor, double max_norm) {
+  const std::size_t tiles = NormTiles(x.size);
+  auto* const of_tiles = workspace.Get<double>(stream, kUseNormTiles, tiles);
+  gpu::Quads quads = gpu::QuadsOf(x.size, x.data);
+  if (quads.skew != 0) quads = gpu::Quads(x.size, 0, false);
+  gpu::Launch(stream, tiles, gpu::SumSquaresOfTiles{quads, x.data, of_tiles});
+  gpu::Launch(stream, 1, gpu::SumTiles{of_tiles, tiles, sum, factor, max_norm});
+}
+
 }  // namespace
 
 double SumSquares(std::span<const float> x, ThreadPool& pool) {
@@ -86,20 +95,6 @@ double SumSquares(std::span<const float> x, ThreadPool& pool) {
   return SumAsBlock(threads);
 }
 
-namespace {
-
-void LaunchSumSquares(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
-                      double* sum, float* factor, double max_norm) {
-  const std::size_t tiles = NormTiles(x.size);
-  auto* const of_tiles = workspace.Get<double>(stream, kUseNormTiles, tiles);
-  gpu::Quads quads = gpu::QuadsOf(x.size, x.data);
-  if (quads.skew != 0) quads = gpu::Quads(x.size, 0, false);
-  gpu::Launch(stream, tiles, gpu::SumSquaresOfTiles{quads, x.data, of_tiles});
-  gpu::Launch(stream, 1, gpu::SumTiles{of_tiles, tiles, sum, factor, max_norm});
-}
-
-}  // namespace
-
 void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
                         double* sum) {
   LaunchSumSquares(stream, workspace, x, sum, nullptr, 0);
@@ -107,8 +102,7 @@ void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, Device
 
 void ClipFactorOnDevice(const Stream& stream, DeviceWorkspace& workspace,
                         DeviceSpan<const float> gradient, double max_norm, float* factor) {
-  SPARFUSE_REQUIRE(max_norm > 0,
-                   "clip = " + std::to_string(max_norm) + ": expected a norm above 0");
+  SPARFUSE_REQUIRE(max_norm > 0, "clip = ", max_norm, ": expected a norm above 0");
   LaunchSumSquares(stream, workspace, gradient, nullptr, factor, max_norm);
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/transport/nccl/api.hpp"
@@ -29,22 +30,44 @@ class NcclHandle {
   NcclHandle& operator=(const NcclHandle&) = delete;
 
   // Starts to make the communicator, which callers may use once Settled().
-  void Init(int ranks, const NcclUniqueId& id, int rank, int device);
+  void Init(int ranks, const NcclUniqueId& id, int rank, int device) {
+    Check(api_.comm_init(&comm_, ranks, &id, rank, device), "ncclCommInitRankConfig");
+  }
 
   // False while NCCL is busy with the last call. Throws NcclError if this rank's NCCL found an
   // error, also in its work on the device.
-  bool Settled();
+  bool Settled() {
+    int state = kNcclSuccess;
+    Check(api_.comm_async_error(comm_, &state), "ncclCommGetAsyncError");
+    Check(state, "NCCL");
+    return state != kNcclInProgress;
+  }
 
   // Calls `body`, which calls NCCL with comm(), as one group. Precondition: Settled().
-  void Group(std::string_view what, const std::function<void()>& body);
-  void Check(int result, std::string_view call) const;
+  void Group(std::string_view what, const std::function<void()>& body) {
+    Check(api_.group_start(), "ncclGroupStart");
+    try {
+      body();
+    } catch (...) {
+      api_.group_end();  // groups are counted for the thread
+      throw;
+    }
+    Check(api_.group_end(), what);
+  }
+  void Check(int result, std::string_view call) const {
+    if (result != kNcclSuccess && result != kNcclInProgress) {
+      throw NcclError(api_, result, call, comm_);
+    }
+  }
   void* comm() const { return comm_; }
 
   // Ends all work on the device at once; a second call does nothing.
-  void Abort() noexcept;
+  void Abort() noexcept {
+    if (void* comm = std::exchange(comm_, nullptr)) api_.comm_abort(comm);
+  }
   // The orderly end: Finalize, then, once Settled(), Destroy.
-  void Finalize();
-  void Destroy();
+  void Finalize() { Check(api_.comm_finalize(comm_), "ncclCommFinalize"); }
+  void Destroy() { Check(api_.comm_destroy(std::exchange(comm_, nullptr)), "ncclCommDestroy"); }
 
  private:
   const NcclApi& api_;

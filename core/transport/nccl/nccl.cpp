@@ -1,15 +1,12 @@
 #include "core/transport/nccl/nccl.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <numeric>
 #include <span>
-#include <utility>
+#include <string>
 
 #include "core/base/error.hpp"
-#include "core/transport/group.hpp"
-#include "core/transport/nccl/communicator.hpp"
 #include "core/transport/nccl/handle.hpp"
 
 namespace sparfuse {
@@ -62,64 +59,22 @@ AllGatherAlgorithm CheaperAllGather(std::span<const std::uint64_t> sizes, const 
              : AllGatherAlgorithm::kGrouped;
 }
 
-namespace {
-
-// A rank's data for the others, exchanged before they make a communicator.
-struct Introduction {
-  std::array<char, 64> card{};  // zero-terminated
-  NcclUniqueId id{};            // only rank 0's is used
-  int version = 0;
-  AllGatherLinks links;
-};
-
-void CheckIntroductions(std::span<const Introduction> all) {
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    for (std::size_t earlier = 0; earlier < r; ++earlier) {
-      if (all[r].card != all[earlier].card) continue;
-      SPARFUSE_THROW(kUnsupported, "nccl: ranks " + std::to_string(earlier) + " and " +
-                                       std::to_string(r) + " have the same card, " +
-                                       all[r].card.data() + std::string(kShareACard));
-    }
-    if (all[r].version != all[0].version) {
-      SPARFUSE_THROW(kConfig, "nccl: rank " + std::to_string(r) + " has NCCL of version code " +
-                                  std::to_string(all[r].version) + ": expected " +
-                                  std::to_string(all[0].version) + ", as rank 0");
-    }
-    if (all[r].links != all[0].links) {
-      SPARFUSE_THROW(kConfig, "nccl: ranks 0 and " + std::to_string(r) +
-                                  " have different link constants: expected equal constants, so "
-                                  "that all ranks choose alike");
-    }
+Error NcclError(const NcclApi& api, int result, std::string_view call, void* comm) {
+  std::string what = std::string(call) + ": " + api.error_string(result);
+  const char* last = api.last_error(comm);
+  std::string_view detail = last == nullptr ? "" : last;
+  while (!detail.empty() && (detail.back() == '\n' || detail.back() == ' ')) {
+    detail.remove_suffix(1);
   }
-}
-
-}  // namespace
-
-std::unique_ptr<Communicator> MakeNcclGroup(const NcclApi& api,
-                                            std::shared_ptr<NcclSession> session, NcclSetup setup) {
-  Introduction own;
-  SPARFUSE_REQUIRE(!setup.card.empty() && setup.card.size() < own.card.size(),
-                   "nccl: card \"" + setup.card + "\": expected a name of 1 to " +
-                       std::to_string(own.card.size() - 1) + " characters");
-  const auto call = [&](int result, const char* name) {
-    if (result != kNcclSuccess) throw NcclError(api, result, name, nullptr);
-  };
-  std::copy(setup.card.begin(), setup.card.end(), own.card.begin());
-  own.links = setup.links;
-  call(api.get_version(&own.version), "ncclGetVersion");
-  if (setup.host->rank() == 0) call(api.get_unique_id(&own.id), "ncclGetUniqueId");
-
-  const std::vector<Introduction> all = GatherFromPeers(*setup.host, own, setup.deadline, "nccl");
-  CheckIntroductions(all);
-  auto control = setup.host->Split(0, setup.host->rank(), setup.deadline);
-  auto communicator = std::make_unique<NcclCommunicator>(api, std::move(session), std::move(setup),
-                                                         std::move(control));
-  communicator->Connect(all[0].id);
-  return communicator;
-}
-
-std::unique_ptr<Communicator> MakeNcclWorld(const NcclApi& api, NcclSetup setup) {
-  return MakeNcclGroup(api, std::make_shared<NcclSession>(), std::move(setup));
+  if (!detail.empty()) what.append(": ").append(detail);
+  if (detail.find("Duplicate GPU detected") != std::string_view::npos) {
+    return Error(FailureKind::kUnsupported, what.append(kShareACard));
+  }
+  if (detail.find("out of memory") != std::string_view::npos) {
+    return Error(FailureKind::kOutOfMemory, what);
+  }
+  const bool of_others = result == kNcclRemoteError || result == kNcclSystemError;
+  return Error(of_others ? FailureKind::kComm : FailureKind::kInternal, what);
 }
 
 #ifndef SPARFUSE_CUDA

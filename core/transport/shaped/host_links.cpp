@@ -54,8 +54,8 @@ class Descriptor {
 };
 
 [[noreturn]] void CannotShare(const std::string& why) {
-  SPARFUSE_THROW(kUnsupported, "the ranks share no memory: " + why +
-                                   "; expected all of them on one host, in one container");
+  SPARFUSE_THROW(kUnsupported, "the ranks share no memory: ", why,
+                 "; expected all of them on one host, in one container");
 }
 
 std::string Reason() { return std::strerror(errno); }
@@ -67,6 +67,14 @@ std::byte* Map(int descriptor, std::size_t bytes) {
 
 std::span<std::byte> BytesOf(Offered& offered) {
   return std::as_writable_bytes(std::span(&offered, 1));
+}
+
+constexpr int kTries = 40;
+constexpr std::size_t kBytes = 2u << 20;  // long against the time of one check of a message
+
+// Returns the smallest of all ranks' values. No rank leaves before all have arrived.
+double LeastOf(Communicator& world, double own, std::chrono::milliseconds deadline) {
+  return std::ranges::min(GatherFromPeers(world, own, deadline, "the host's rate"));
 }
 
 }  // namespace
@@ -120,8 +128,7 @@ void SharedMemory::Offer(Communicator& world, const std::function<void(std::byte
 
 void SharedMemory::Take(Communicator& world, std::chrono::milliseconds deadline) {
   Offered offered;
-  std::vector<std::unique_ptr<Request>> offer;
-  offer.push_back(world.Irecv(0, kOfferTag, BytesOf(offered)));
+  const std::unique_ptr<Request> offer[] = {world.Irecv(0, kOfferTag, BytesOf(offered))};
   AwaitPeers(world, offer, {}, deadline, "shared memory");
 
   const std::string path =
@@ -134,8 +141,8 @@ void SharedMemory::Take(Communicator& world, std::chrono::milliseconds deadline)
   const std::string why = found && !same ? "is another file here" : Reason();
 
   const char taken = data_ != nullptr ? 1 : 0;
-  std::vector<std::unique_ptr<Request>> answer;
-  answer.push_back(world.Isend(0, kOfferTag, std::as_bytes(std::span(&taken, 1))));
+  const std::unique_ptr<Request> answer[] = {
+      world.Isend(0, kOfferTag, std::as_bytes(std::span(&taken, 1)))};
   AwaitPeers(world, {}, answer, deadline, "shared memory");
   if (data_ == nullptr) CannotShare(path + " of rank 0: " + why);
 }
@@ -209,8 +216,8 @@ class HostLinks::Held {
     if (error == EOWNERDEAD) {  // only times may be spoiled, and the other ranks notice the loss
       pthread_mutex_consistent(&mutex_);
     } else if (error != 0) {
-      SPARFUSE_THROW(kTimeout, "shaped: a rank has held the lock of all links for " +
-                                   std::to_string(deadline.count()) + " ms: is it stopped?");
+      SPARFUSE_THROW(kTimeout, "shaped: a rank has held the lock of all links for ",
+                     deadline.count(), " ms: is it stopped?");
     }
   }
   ~Held() { pthread_mutex_unlock(&mutex_); }
@@ -252,10 +259,9 @@ HostLinks::Sent HostLinks::Send(int source, int destination, std::size_t bytes) 
   sent.left = sent.departure + duration;
   Port& port = segment_.port(PortOf(destination, link_class));
   if (!port.Expect(now, sent.id, sent.departure + link.alpha, duration)) {
-    SPARFUSE_THROW(kUnsupported,
-                   "shaped: more than " + std::to_string(Port::kMostOnTheWay) +
-                       " messages are on the way to rank " + std::to_string(destination) +
-                       " or its node; expected fewer at once: larger buckets, or fewer ranks");
+    SPARFUSE_THROW(kUnsupported, "shaped: more than ", Port::kMostOnTheWay,
+                   " messages are on the way to rank ", destination,
+                   " or its node; expected fewer at once: larger buckets, or fewer ranks");
   }
   return sent;
 }
@@ -266,18 +272,6 @@ std::int64_t HostLinks::EndOf(int source, int destination, std::uint64_t id) {
   return segment_.port(PortOf(destination, link)).EndOf(id);
 }
 
-namespace {
-
-constexpr int kTries = 40;
-constexpr std::size_t kBytes = 2u << 20;  // long against the time of one check of a message
-
-// Returns the smallest of all ranks' values. No rank leaves before all have arrived.
-double LeastOf(Communicator& world, double own, std::chrono::milliseconds deadline) {
-  return std::ranges::min(GatherFromPeers(world, own, deadline, "the host's rate"));
-}
-
-}  // namespace
-
 double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds deadline) {
   if (world.size() == 1) return std::numeric_limits<double>::infinity();
   const std::vector<std::byte> out(kBytes);
@@ -287,11 +281,9 @@ double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds de
   double best = 0, least = LeastOf(world, 0, deadline);
   for (int i = 0; i < kTries && least < wanted; ++i) {
     const std::int64_t start = MonotonicNanoseconds();
-    std::vector<std::unique_ptr<Request>> receives;
-    std::vector<std::unique_ptr<Request>> sends;
-    receives.push_back(world.Irecv(previous, kOfferTag, in));
-    sends.push_back(world.Isend(next, kOfferTag, out));
-    AwaitPeers(world, receives, sends, deadline, "the host's rate");
+    const std::unique_ptr<Request> receive[] = {world.Irecv(previous, kOfferTag, in)};
+    const std::unique_ptr<Request> send[] = {world.Isend(next, kOfferTag, out)};
+    AwaitPeers(world, receive, send, deadline, "the host's rate");
     const auto nanoseconds = static_cast<double>(MonotonicNanoseconds() - start);
     best = std::max(best, 8.0 * kBytes / nanoseconds);
     least = LeastOf(world, best, deadline);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <list>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -162,9 +161,6 @@ class ShapedCommunicator final : public GroupCommunicator {
                                            buffer, TrafficWith(source));
   }
 
-  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
-  bool has_native_all_reduce() const noexcept override { return false; }
-
   void Idle(std::chrono::nanoseconds limit) override {
     const std::int64_t now = MonotonicNanoseconds();
     std::int64_t wake = now + limit.count();
@@ -234,13 +230,11 @@ std::unique_ptr<Communicator> MakeShaped(std::unique_ptr<Communicator> inner,
   if (shape.within) CheckShape(*shape.within, " within nodes");
   const Topology& topology = inner->topology();
   SPARFUSE_REQUIRE(
-      shape.within || topology.ranks_per_node == 1,
-      "shaped: " + std::to_string(topology.ranks_per_node) +
-          " ranks per node without a link within nodes; expected such a link, or 1 rank per node");
+      shape.within || topology.ranks_per_node == 1, "shaped: ", topology.ranks_per_node,
+      " ranks per node without a link within nodes; expected such a link, or 1 rank per node");
   CheckHost(*inner, shape, deadline);
   auto network = std::make_shared<Network>(*inner, shape, deadline);
-  std::vector<int> ranks(static_cast<std::size_t>(inner->size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<int> ranks = AllRanks(inner->size());
   return std::make_unique<ShapedCommunicator>(std::move(inner), std::move(network),
                                               std::move(ranks));
 }

@@ -33,15 +33,13 @@ class TcpRequest final : public Request {
     if (!operation_->done) {
       const int lost = session_->LostFor(peer());
       if (lost >= 0) {
-        SPARFUSE_THROW(kComm,
-                       "rank " + std::to_string(lost) + " is lost" + session_->WhyLost(lost));
+        SPARFUSE_THROW(kComm, "rank ", lost, " is lost", session_->WhyLost(lost));
       }
       return false;
     }
     if (operation_->too_large) {
-      SPARFUSE_THROW(kComm, "message of " + std::to_string(operation_->moved) +
-                                " bytes from rank " + std::to_string(peer()) +
-                                ": expected at most " + std::to_string(operation_->size));
+      SPARFUSE_THROW(kComm, "message of ", operation_->moved, " bytes from rank ", peer(),
+                     ": expected at most ", operation_->size);
     }
     complete_ = true;
     if (traffic_ != nullptr) {
@@ -82,32 +80,20 @@ class TcpCommunicator final : public GroupCommunicator {
     return StartReceive(source, tag, buffer, &TrafficWith(source));
   }
 
-  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
-  bool has_native_all_reduce() const noexcept override { return false; }
-
   void Idle(std::chrono::nanoseconds limit) override { session_->Idle(limit); }
   void Wake() noexcept override { session_->Wake(); }
 
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
-    std::vector<SplitChoice> choices(static_cast<std::size_t>(size()));
-    const auto at = [&](int r) {
-      return std::span(choices).subspan(static_cast<std::size_t>(r), 1);
-    };
-    at(rank()).front() = {color, key};
-    std::vector<std::unique_ptr<Request>> receives, sends;
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) continue;
-      receives.push_back(StartReceive(peer, kSplitTag, std::as_writable_bytes(at(peer)), nullptr));
-      sends.push_back(StartSend(peer, kSplitTag, std::as_bytes(at(rank()))));
-    }
-    AwaitPeers(*this, receives, sends, deadline, "split");
-    SplitGroup group = ComputeSplit(topology(), rank(), choices);
-    for (int& member : group.members) member = WorldRank(member);
+    const auto choices = GatherFromPeers(
+        *this, SplitChoice{color, key}, deadline, "split",
+        [this](int peer, auto bytes) { return StartSend(peer, kSplitTag, bytes); },
+        [this](int peer, auto bytes) { return StartReceive(peer, kSplitTag, bytes, nullptr); });
+    const SplitGroup group = ComputeSplit(topology(), rank(), choices);
     // Equal on all members, without another message.
     const std::array<std::uint64_t, 3> made_of{id_, ++splits_, static_cast<std::uint64_t>(color)};
     const std::uint64_t id = FnvOf({reinterpret_cast<const char*>(made_of.data()), sizeof made_of});
-    return std::make_unique<TcpCommunicator>(session_, id, std::move(group.members), group.rank,
+    return std::make_unique<TcpCommunicator>(session_, id, WorldRanks(group.members), group.rank,
                                              group.topology);
   }
 
@@ -134,17 +120,13 @@ std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            int ranks_per_node, std::chrono::milliseconds deadline,
                                            TcpSignals signals) {
   const int ranks = static_cast<int>(addresses.size());
-  SPARFUSE_REQUIRE(rank >= 0 && rank < ranks,
-                   "tcp: rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
-                       ": expected a rank below the number of addresses");
-  SPARFUSE_REQUIRE(ranks_per_node >= 1, "tcp: " + std::to_string(ranks_per_node) +
-                                            " ranks per node: expected at least 1");
+  SPARFUSE_REQUIRE(rank >= 0 && rank < ranks, "tcp: rank ", rank, " of ", ranks,
+                   ": expected a rank below the number of addresses");
+  RequireRanksPerNode("tcp", ranks_per_node);
   auto session = std::make_shared<TcpSession>(
       MeetRanks(std::move(listener.socket_), addresses, rank, deadline, signals.stop), rank,
       std::move(signals.failure));
-  std::vector<int> members(addresses.size());
-  for (int r = 0; r < ranks; ++r) members[static_cast<std::size_t>(r)] = r;
-  return std::make_unique<TcpCommunicator>(std::move(session), 0, std::move(members), rank,
+  return std::make_unique<TcpCommunicator>(std::move(session), 0, AllRanks(ranks), rank,
                                            Topology{ranks, ranks_per_node});
 }
 

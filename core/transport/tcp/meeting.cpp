@@ -1,6 +1,5 @@
 #include "core/transport/tcp/meeting.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
 
@@ -8,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <list>
 #include <sstream>
 
@@ -25,6 +23,26 @@ constexpr std::size_t kTokenBytes = 16;
 constexpr std::chrono::milliseconds kGrace{300};
 constexpr std::ptrdiff_t kMostVisitors = 256;  // that have not shown a token
 
+// The components of TcpListener::address().
+struct TcpAddress {
+  HostAddress host;
+  std::string token;
+};
+
+// Throws Error{kConfig}.
+TcpAddress ParseTcpAddress(const std::string& text) {
+  std::istringstream words(text);
+  std::string host;
+  int port = 0;
+  TcpAddress address;
+  words >> host >> port >> address.token;
+  if (!words || port < 1 || port > 65535 || address.token.size() != 2 * kTokenBytes) {
+    SPARFUSE_THROW(kConfig, "\"", text, "\": expected the address of a listener, HOST PORT TOKEN");
+  }
+  address.host = ParseHost(host, port);
+  return address;
+}
+
 // The first bytes of a connection, in both directions.
 struct Greeting {
   std::uint64_t magic = 0x7370617266757365;  // also detects another byte order
@@ -36,7 +54,7 @@ struct Greeting {
 std::string DrawToken() {
   std::array<unsigned char, kTokenBytes> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    SPARFUSE_THROW(kInternal, "getrandom: " + ErrorText(errno));
+    SPARFUSE_THROW(kInternal, "getrandom: ", ErrorText(errno));
   std::string token;
   for (const unsigned char byte : bytes) {
     token += "0123456789abcdef"[byte >> 4];
@@ -119,13 +137,12 @@ class Meeting {
   }
 
   [[noreturn]] void ThrowNoRoute(int peer, int error) const {
-    SPARFUSE_THROW(kComm,
-                   "tcp: rank " + std::to_string(rank_) + " at " + AddressOf(rank_).host.host() +
-                       " does not reach rank " + std::to_string(peer) + " at " +
-                       AddressOf(peer).host.Text() + " (" + ErrorText(error) + "); " +
-                       (error == ECONNREFUSED ? "it has ended, or else e" : "e") +
-                       "xpected a network that both ranks share: GLOO_SOCKET_IFNAME names the "
-                       "interface of a rank");
+    SPARFUSE_THROW(kComm, "tcp: rank ", rank_, " at ", AddressOf(rank_).host.host(),
+                   " does not reach rank ", peer, " at ", AddressOf(peer).host.Text(), " (",
+                   ErrorText(error), "); ",
+                   (error == ECONNREFUSED ? "it has ended, or else e" : "e"),
+                   "xpected a network that both ranks share: GLOO_SOCKET_IFNAME names the "
+                   "interface of a rank");
   }
 
   // Throws if a rank is lost for good. Returns whether one seems to be.
@@ -137,10 +154,9 @@ class Meeting {
       if (first < 0 || since < LostSince(first)) first = peer;
     }
     if (first < 0 || Clock::now() - LostSince(first) < kGrace) return first >= 0;
-    SPARFUSE_THROW(kComm, "tcp: rank " + std::to_string(first) + " at " +
-                              AddressOf(first).host.Text() +
-                              " is lost before it has connected to rank " + std::to_string(rank_) +
-                              " at " + AddressOf(rank_).host.Text());
+    SPARFUSE_THROW(kComm, "tcp: rank ", first, " at ", AddressOf(first).host.Text(),
+                   " is lost before it has connected to rank ", rank_, " at ",
+                   AddressOf(rank_).host.Text());
   }
   Clock::time_point LostSince(int peer) const {
     return lost_since_[static_cast<std::size_t>(peer)];
@@ -153,12 +169,10 @@ class Meeting {
       missing += (missing.empty() ? "" : ", ") + ("rank " + std::to_string(peer)) + " at " +
                  AddressOf(peer).host.Text();
     }
-    SPARFUSE_THROW(kTimeout,
-                   "tcp: no connection between rank " + std::to_string(rank_) + " at " +
-                       AddressOf(rank_).host.Text() + " and " + missing + " within " +
-                       std::to_string(deadline.count()) +
-                       " ms; expected all ranks to start together, and a network that they all "
-                       "share: GLOO_SOCKET_IFNAME names the interface of a rank");
+    SPARFUSE_THROW(kTimeout, "tcp: no connection between rank ", rank_, " at ",
+                   AddressOf(rank_).host.Text(), " and ", missing, " within ", deadline.count(),
+                   " ms; expected all ranks to start together, and a network that they all "
+                   "share: GLOO_SOCKET_IFNAME names the interface of a rank");
   }
 
   void Connect(int peer) {
@@ -301,11 +315,10 @@ class Meeting {
   // Forgets a stranger at our port. Throws if we connected: another program is there.
   bool Reject(const Guest& guest) const {
     if (!guest.speaks_first) return false;
-    SPARFUSE_THROW(kComm, "tcp: the process that answers at " + AddressOf(guest.peer).host.Text() +
-                              " is not rank " + std::to_string(guest.peer) + " of " +
-                              std::to_string(ranks()) +
-                              " (it has left, or does not know this world's token); expected "
-                              "addresses of ranks that were started together");
+    SPARFUSE_THROW(kComm, "tcp: the process that answers at ", AddressOf(guest.peer).host.Text(),
+                   " is not rank ", guest.peer, " of ", ranks(),
+                   " (it has left, or does not know this world's token); expected "
+                   "addresses of ranks that were started together");
   }
 
   Socket listener_;
@@ -322,30 +335,16 @@ TcpListener::TcpListener(const std::string& interface, const std::string& toward
   HostAddress host = ChooseHost(interface, toward);
   socket_ = MakeSocket(host);
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&host.storage), host.length) != 0) {
-    SPARFUSE_THROW(kConfig, "interface \"" + (interface.empty() ? host.host() : interface) +
-                                "\": cannot listen at " + host.host() + " (" + ErrorText(errno) +
-                                "); expected an address of this host");
+    SPARFUSE_THROW(kConfig, "interface \"", (interface.empty() ? host.host() : interface),
+                   "\": cannot listen at ", host.host(), " (", ErrorText(errno),
+                   "); expected an address of this host");
   }
   socklen_t length = host.length;
   if (::listen(socket_.get(), SOMAXCONN) != 0 ||
       ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&host.storage), &length) != 0) {
-    SPARFUSE_THROW(kComm, "listen at " + host.host() + ": " + ErrorText(errno));
+    SPARFUSE_THROW(kComm, "listen at ", host.host(), ": ", ErrorText(errno));
   }
   address_ = host.host() + " " + std::to_string(host.port()) + " " + DrawToken();
-}
-
-TcpAddress ParseTcpAddress(const std::string& text) {
-  std::istringstream words(text);
-  std::string host;
-  int port = 0;
-  TcpAddress address;
-  words >> host >> port >> address.token;
-  if (!words || port < 1 || port > 65535 || address.token.size() != 2 * kTokenBytes) {
-    SPARFUSE_THROW(kConfig,
-                   "\"" + text + "\": expected the address of a listener, HOST PORT TOKEN");
-  }
-  address.host = ParseHost(host, port);
-  return address;
 }
 
 std::vector<Socket> MeetRanks(Socket listener, std::span<const std::string> addresses, int rank,

@@ -11,14 +11,6 @@
 
 namespace sparfuse {
 
-// The components of TcpListener::address().
-struct TcpAddress {
-  HostAddress host;
-  std::string token;
-};
-// Throws Error{kConfig}.
-TcpAddress ParseTcpAddress(const std::string& text);
-
 // Returns [ranks] connections by rank, none to this rank. The higher rank of a pair connects to the
 // lower one and sends the lower one's token; the lower one answers with the token of the higher.
 // Until then the lower one watches the higher one's port, to name a rank that is lost before it

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/tcp.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -58,7 +57,7 @@ bool IsOfInternet(const sockaddr* address) {
 // Returns the address of this host's interface `name`; IPv4 before IPv6. Throws Error{kConfig}.
 HostAddress AddressOfInterface(const std::string& name) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) SPARFUSE_THROW(kComm, "getifaddrs: " + ErrorText(errno));
+  if (getifaddrs(&list) != 0) SPARFUSE_THROW(kComm, "getifaddrs: ", ErrorText(errno));
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   std::optional<HostAddress> found;
   std::set<std::string> names;
@@ -71,10 +70,9 @@ HostAddress AddressOfInterface(const std::string& name) {
   if (found) return *found;
   std::string known;
   for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
-  SPARFUSE_THROW(
-      kConfig, "interface \"" + name +
-                   "\": this host has no interface of that name with an address; expected one of " +
-                   known + ", or an address of this host");
+  SPARFUSE_THROW(kConfig, "interface \"", name,
+                 "\": this host has no interface of that name with an address; expected one of ",
+                 known, ", or an address of this host");
 }
 
 // Returns the address from which this host sends to `host`; nothing if `host` is not found.
@@ -166,8 +164,8 @@ std::string HostAddress::Text() const {
 
 HostAddress ParseHost(const std::string& host, int port) {
   if (const auto address = TryParseHost(host, port)) return *address;
-  SPARFUSE_THROW(kConfig,
-                 "\"" + host + "\": expected the numeric address of a host, such as 10.0.0.1");
+  SPARFUSE_THROW(kConfig, "\"", host,
+                 "\": expected the numeric address of a host, such as 10.0.0.1");
 }
 
 HostAddress ChooseHost(const std::string& interface, const std::string& toward) {
@@ -183,7 +181,7 @@ HostAddress ChooseHost(const std::string& interface, const std::string& toward) 
 
 Socket MakeSocket(const HostAddress& address) {
   Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) SPARFUSE_THROW(kComm, "socket: " + ErrorText(errno));
+  if (!socket) SPARFUSE_THROW(kComm, "socket: ", ErrorText(errno));
   return socket;
 }
 

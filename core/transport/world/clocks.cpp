@@ -43,22 +43,4 @@ Task CompareClocks(Communicator& group, std::span<const int> ranks, int rounds, 
   }
 }
 
-double ClockLine::drift() const {
-  const double elapsed = after.at_seconds - before.at_seconds;
-  return elapsed > 0 ? (after.offset_seconds - before.offset_seconds) / elapsed : 0;
-}
-
-double ClockLine::drift_uncertainty() const {
-  const double elapsed = after.at_seconds - before.at_seconds;
-  return elapsed > 0 ? (before.uncertainty_seconds + after.uncertainty_seconds) / elapsed : 0;
-}
-
-double ClockLine::OnRankZero(double seconds) const {
-  return seconds + before.offset_seconds + drift() * (seconds - before.at_seconds);
-}
-
-double ClockLine::uncertainty_seconds() const {
-  return std::max(before.uncertainty_seconds, after.uncertainty_seconds);
-}
-
 }  // namespace sparfuse

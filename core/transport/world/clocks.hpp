@@ -5,6 +5,7 @@
 // it has one time stamp instead of two.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 
@@ -36,12 +37,22 @@ struct ClockLine {
   ClockReading before, after;
 
   // The time of rank 0's clock when this rank's clock showed `seconds`.
-  double OnRankZero(double seconds) const;
+  double OnRankZero(double seconds) const {
+    return seconds + before.offset_seconds + drift() * (seconds - before.at_seconds);
+  }
   // The seconds per second that rank 0's clock gains on this one, and the possible error of that
   // value. Both are 0 for equal clocks, or if no time lies between the readings.
-  double drift() const;
-  double drift_uncertainty() const;
-  double uncertainty_seconds() const;  // the larger one of the two readings'
+  double drift() const {
+    const double elapsed = after.at_seconds - before.at_seconds;
+    return elapsed > 0 ? (after.offset_seconds - before.offset_seconds) / elapsed : 0;
+  }
+  double drift_uncertainty() const {
+    const double elapsed = after.at_seconds - before.at_seconds;
+    return elapsed > 0 ? (before.uncertainty_seconds + after.uncertainty_seconds) / elapsed : 0;
+  }
+  double uncertainty_seconds() const {  // the larger one of the two readings'
+    return std::max(before.uncertainty_seconds, after.uncertainty_seconds);
+  }
 };
 
 }  // namespace sparfuse

@@ -47,7 +47,7 @@ class Notes {
     std::error_code failed;
     fs::rename(part, own, failed);  // a rename, so that no rank reads half of it
     if (failed) {
-      SPARFUSE_THROW(kConfig, "cannot write " + own.string() + ": " + failed.message());
+      SPARFUSE_THROW(kConfig, "cannot write ", own.string(), ": ", failed.message());
     }
     left_.push_back(own);
     std::vector<std::string> all(static_cast<std::size_t>(world_.ranks));
@@ -60,10 +60,9 @@ class Notes {
       }
       if (missing.empty()) return all;
       if (Clock::now() > until) {
-        SPARFUSE_THROW(kTimeout, "rank " + std::to_string(rank_) + " of " +
-                                     std::to_string(world_.ranks) + " found no " + what +
-                                     " of rank " + missing + " in " + folder_.string() +
-                                     ": that rank did not start, or does not see this folder");
+        SPARFUSE_THROW(kTimeout, "rank ", rank_, " of ", world_.ranks, " found no ", what,
+                       " of rank ", missing, " in ", folder_.string(),
+                       ": that rank did not start, or does not see this folder");
       }
       std::this_thread::sleep_for(kBetweenLooks);
     }
@@ -92,9 +91,8 @@ std::unique_ptr<Communicator> MeetInFolder(const fs::path& folder, const Expecte
                                            const std::string& interface,
                                            std::chrono::milliseconds deadline) {
   if (rank < 0 || rank >= world.ranks) {
-    SPARFUSE_THROW(kConfig, "this is rank " + std::to_string(rank) + ", and " +
-                                std::to_string(world.ranks) +
-                                " ranks were launched: expected ranks counted from 0");
+    SPARFUSE_THROW(kConfig, "this is rank ", rank, ", and ", world.ranks,
+                   " ranks were launched: expected ranks counted from 0");
   }
   const auto until = Clock::now() + deadline;
   Notes notes(folder, world, rank);

@@ -52,8 +52,8 @@ std::optional<ExpectedWorld> WorldOfEnvironment() {
   if (error == std::errc() && stopped != end && *stopped == ':')
     expected.nonce.assign(stopped + 1, end);
   if (expected.ranks < 1 || expected.nonce.empty() || expected.nonce.size() > kMostNonce) {
-    SPARFUSE_THROW(kConfig, std::string(kWorldVariable) + "=" + value +
-                                ": expected RANKS:NONCE, as the controller sets it");
+    SPARFUSE_THROW(kConfig, kWorldVariable, "=", value,
+                   ": expected RANKS:NONCE, as the controller sets it");
   }
   return expected;
 }
@@ -71,14 +71,13 @@ int NeedRankOfEnvironment() {
   for (const char* name : kRankVariables) names += (names.empty() ? "" : ", ") + std::string(name);
   SPARFUSE_THROW(
       kConfig,
-      "the environment does not say which rank this is: expected a launcher that sets one of " +
-          names);
+      "the environment does not say which rank this is: expected a launcher that sets one of ",
+      names);
 }
 
 void CheckLauncherOf(const ExpectedWorld& expected) {
   if (expected.ranks == 1 || !StartedBySrun() || std::ranges::any_of(kMeans, IsSet)) return;
-  SPARFUSE_THROW(kConfig, "rank " + std::to_string(RankOfEnvironment()) + " of " +
-                              std::to_string(expected.ranks) + ": " + Remedy());
+  SPARFUSE_THROW(kConfig, "rank ", RankOfEnvironment(), " of ", expected.ranks, ": ", Remedy());
 }
 
 void CheckWorld(Communicator& world, const ExpectedWorld& expected,
@@ -86,9 +85,8 @@ void CheckWorld(Communicator& world, const ExpectedWorld& expected,
   const int size = world.size();
   const int rank = world.rank();
   if (size != expected.ranks) {
-    SPARFUSE_THROW(kConfig, "MPI says rank " + std::to_string(rank) + " of " +
-                                std::to_string(size) + ", but " + std::to_string(expected.ranks) +
-                                " ranks were launched: " + Remedy());
+    SPARFUSE_THROW(kConfig, "MPI says rank ", rank, " of ", size, ", but ", expected.ranks,
+                   " ranks were launched: ", Remedy());
   }
   if (size == 1) return;
   const int before = (rank + size - 1) % size;
@@ -96,19 +94,17 @@ void CheckWorld(Communicator& world, const ExpectedWorld& expected,
   std::ranges::copy(expected.nonce, mine.nonce.begin());
   mine.rank = rank;
   WorldGreeting theirs;
-  std::array<std::unique_ptr<Request>, 1> receive = {
+  const std::unique_ptr<Request> receive[] = {
       world.Irecv(before, 0, std::as_writable_bytes(std::span(&theirs, 1)))};
-  std::array<std::unique_ptr<Request>, 1> send = {
+  const std::unique_ptr<Request> send[] = {
       world.Isend((rank + 1) % size, 0, std::as_bytes(std::span(&mine, 1)))};
   AwaitPeers(world, receive, send, deadline, "the first message of the launch");
   if (theirs.nonce == mine.nonce && theirs.rank == before) return;
-  SPARFUSE_THROW(
-      kConfig, "rank " + std::to_string(rank) + " of " + std::to_string(size) + " expected rank " +
-                   std::to_string(before) + " of its launch before it, but met rank " +
-                   std::to_string(theirs.rank) +
-                   (theirs.nonce == mine.nonce ? "" : " of another launch (another nonce)") +
-                   ": ranks of several launches found one another; end the ranks that are left and "
-                   "run again");
+  SPARFUSE_THROW(kConfig, "rank ", rank, " of ", size, " expected rank ", before,
+                 " of its launch before it, but met rank ", theirs.rank,
+                 (theirs.nonce == mine.nonce ? "" : " of another launch (another nonce)"),
+                 ": ranks of several launches found one another; end the ranks that are left and "
+                 "run again");
 }
 
 }  // namespace sparfuse

@@ -19,8 +19,6 @@ class PythonPlanner final : public Planner {
   PythonPlanner(const PartClass& part, KeptObject object)
       : part_(part), object_(std::move(object)) {}
 
-  std::string_view name() const noexcept override { return part_.source().name; }
-
   Plan MakePlan(const PlanInput& input) const override {
     Plan plan = Planned(input);
     if (plan != Planned(input)) {

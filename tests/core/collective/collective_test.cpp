@@ -36,11 +36,7 @@ TEST(Collectives, RingGivesEqualBitsOnAllRanksWhereOrderMatters) {
     for (std::size_t i = 0; i < data.size(); ++i) {
       data[i] = 1.0f / static_cast<float>(1 + i * 7 + static_cast<std::size_t>(loop.rank()));
     }
-    ExchangeBuffers buffers;
-    buffers.dense = data;
-    loop.RunBlocking([&](Communicator& world) {
-      return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
-    });
+    SumCounted(loop, *CoreCollective("ring-allreduce"), data);
   });
   for (const auto& result : results) {
     ASSERT_EQ(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(float)), 0);
@@ -85,13 +81,8 @@ TEST(Collectives, SparseAllGatherRoundsByHand) {
 TEST(Collectives, NativeIsRefusedWhereTheBackendHasNone) {
   RunRanks(2, 1, kDeadline, [](ProgressLoop& loop) {
     std::vector<float> data(4);
-    ExchangeBuffers buffers;
-    buffers.dense = data;
-    ExpectError(FailureKind::kUnsupported, {}, [&] {
-      loop.RunBlocking([&](Communicator& world) {
-        return CoreCollective("native-allreduce")->Run(world, buffers, kTag);
-      });
-    });
+    ExpectError(FailureKind::kUnsupported, {},
+                [&] { SumCounted(loop, *CoreCollective("native-allreduce"), data); });
   });
 }
 
@@ -103,10 +94,7 @@ TEST(Collectives, PayloadAboveTheCapacityIsRefused) {
     buffers.own = own;
     buffers.gathered = gathered;
     buffers.capacity_bytes = 16;
-    EXPECT_THROW(loop.RunBlocking([&](Communicator& world) {
-      return CoreCollective("sparse-allgather")->Run(world, buffers, kTag);
-    }),
-                 Error);
+    EXPECT_THROW(RunCounted(loop, *CoreCollective("sparse-allgather"), buffers), Error);
   });
 }
 
@@ -126,9 +114,7 @@ TEST(Collectives, RanksThatDoNotShareIndicesAreFound) {
     ExchangeBuffers buffers;
     buffers.own = own;
     try {
-      loop.RunBlocking([&](Communicator& world) {
-        return CoreCollective("shared-indices-allreduce")->Run(world, buffers, kTag);
-      });
+      RunCounted(loop, *CoreCollective("shared-indices-allreduce"), buffers);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), FailureKind::kComm) << error.what();
       ++failed;

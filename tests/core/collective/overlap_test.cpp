@@ -1,5 +1,5 @@
-// Tests the model of the overlap of ranks' selections: its limits, a sum over the distribution that
-// it stands for, and the fit.
+// Tests the model of the overlap of ranks' selections: its limits, and a sum over the distribution
+// that it stands for.
 #include "core/collective/overlap.hpp"
 
 #include <gtest/gtest.h>
@@ -12,20 +12,20 @@ namespace {
 
 TEST(Overlap, IndependentRanksAreTheFormulaOfTheSpecification) {
   const OverlapModel independent;
-  EXPECT_NEAR(independent.Densification(0.01, 8), (1 - std::pow(0.99, 8)) / 0.01, 1e-12);
+  EXPECT_NEAR(independent.Union(0.01, 8), 1 - std::pow(0.99, 8), 1e-14);
   EXPECT_DOUBLE_EQ(independent.Union(0.01, 1), 0.01);
   EXPECT_NEAR(OverlapModel{1e-9}.Union(0.01, 8), independent.Union(0.01, 8), 1e-9) << "continuous";
 }
 
 TEST(Overlap, RanksThatSelectTheSameHaveNoMoreTogether) {
-  EXPECT_DOUBLE_EQ(OverlapModel{1}.Densification(0.01, 1024), 1.0);
-  EXPECT_NEAR(OverlapModel{0.999999}.Densification(0.01, 64), 1.0, 1e-3);
+  EXPECT_DOUBLE_EQ(OverlapModel{1}.Union(0.01, 1024), 0.01);
+  EXPECT_NEAR(OverlapModel{0.999999}.Union(0.01, 64), 0.01, 1e-5);
 }
 
-// gamma(2) = 2 - rho - (1 - rho) theta.
+// gamma(2) = Union(rho, 2) / rho = 2 - rho - (1 - rho) theta.
 TEST(Overlap, OfTwoRanksIsLinearInTheta) {
   for (const double theta : {0.0, 0.1, 0.5, 0.9}) {
-    EXPECT_NEAR(OverlapModel{theta}.Densification(0.02, 2), 2 - 0.02 - 0.98 * theta, 1e-12);
+    EXPECT_NEAR(OverlapModel{theta}.Union(0.02, 2), 0.02 * (2 - 0.02 - 0.98 * theta), 1e-14);
   }
 }
 
@@ -47,15 +47,6 @@ TEST(Overlap, UnionsAreThoseOfBetaDistributedProbabilities) {
     const double part = sum / kElements;
     EXPECT_NEAR(model.Union(density, ranks), part, 4 * std::sqrt(part / kElements)) << ranks;
   }
-}
-
-TEST(Overlap, FitGivesWhatWasMeasured) {
-  for (const double theta : {0.0, 0.05, 0.4, 0.95}) {
-    const double measured = OverlapModel{theta}.Union(0.01, 4);
-    EXPECT_NEAR(FitTheta(0.01, 4, measured), theta, 1e-6);
-  }
-  EXPECT_EQ(FitTheta(0.01, 4, 0.5), 0) << "more than independent ranks";
-  EXPECT_EQ(FitTheta(0.01, 4, 0.01), 1);
 }
 
 // The published shares of OmniReduce's blocks of 256 that are non-zero. At density 0.1 %: 22.6 %

@@ -1,8 +1,6 @@
 // Tests the exchange through parameter servers: its rounds by hand, and runs of many partitions
 // against these rounds. The laws of every collective are in
 // tests/baselines/collective_conformance_test.
-#include "core/collective/servers/parameter_server.hpp"
-
 #include <gtest/gtest.h>
 
 #include "core/collective/collective.hpp"
@@ -12,8 +10,6 @@
 
 namespace sparfuse::testing {
 namespace {
-
-constexpr int kTag = 32;
 
 std::unique_ptr<Collective> Make(const Options& options) {
   for (const CollectiveDescriptor& each : CoreCollectives()) {
@@ -49,14 +45,7 @@ TEST(ParameterServer, ManyPartitionsAddUpAndCountAsPlanned) {
           for (std::size_t i = 0; i < kElements; ++i) {
             data[i] = static_cast<float>((loop.rank() + 1) * (i % 97));
           }
-          ExchangeBuffers buffers;
-          buffers.dense = data;
-          Traffic counted;
-          loop.RunBlocking([&](Communicator& world) -> Task {
-            const Traffic before = Total(world.traffic());
-            co_await collective->Run(world, buffers, kTag);
-            counted = Total(world.traffic()) - before;
-          });
+          const Traffic counted = SumCounted(loop, *collective, data);
           const int ranks = topology.ranks;
           for (std::size_t i = 0; i < kElements; ++i) {
             ASSERT_EQ(data[i], static_cast<float>(ranks * (ranks + 1) / 2 * (i % 97)));
@@ -144,11 +133,8 @@ TEST(ParameterServer, DedicatedServersAreNotRun) {
   const auto collective = Make({{"dedicated", true}});
   RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
     std::vector<float> data(4);
-    ExchangeBuffers buffers;
-    buffers.dense = data;
-    ExpectError(FailureKind::kUnsupported, {"mode = \"modelled\""}, [&] {
-      loop.RunBlocking([&](Communicator& world) { return collective->Run(world, buffers, kTag); });
-    });
+    ExpectError(FailureKind::kUnsupported, {"mode = \"modelled\""},
+                [&] { SumCounted(loop, *collective, data); });
   });
 }
 

@@ -33,41 +33,56 @@ std::vector<HalfOutcome> RunHalf(const Collective& half, int ranks, std::size_t 
     ExchangeBuffers buffers;
     buffers.dense = data;
     buffers.part_begins = begins;
-    loop.RunBlocking([&, &traffic = traffic](Communicator& world) -> Task {
-      const Traffic before = Total(world.traffic());
-      co_await half.Run(world, buffers, 32);
-      traffic = Total(world.traffic()) - before;
-    });
+    traffic = RunCounted(loop, half, buffers);
   });
   return outcomes;
+}
+
+// Runs both halves with a shard of each length, and compares them with their rounds.
+// given: the lengths are given to the halves, and are not those that they choose.
+void ExpectShardsWhereTheyBelong(const std::vector<std::size_t>& lengths, bool given) {
+  const auto ranks = static_cast<int>(lengths.size());
+  std::vector<std::uint32_t> begins = {0};
+  std::vector<std::uint64_t> bytes;
+  for (const std::size_t length : lengths) {
+    begins.push_back(begins.back() + static_cast<std::uint32_t>(length));
+    bytes.push_back(4 * length);
+  }
+  const std::size_t elements = begins.back();
+  SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(elements));
+  ExchangeSizes sizes;
+  sizes.payload_bytes.assign(lengths.size(), 4 * elements);
+  if (given) sizes.part_bytes.assign(lengths.size(), bytes);
+  const std::vector<std::uint32_t> parts = given ? begins : std::vector<std::uint32_t>{};
+  const auto reduced = RunHalf(RingReduceScatter(), ranks, elements, parts);
+  const auto gathered = RunHalf(RingAllGather(), ranks, elements, parts);
+  const RoundPlan reducing = RingReduceScatter().Rounds(sizes, {ranks, ranks});
+  const RoundPlan gathering = RingAllGather().Rounds(sizes, {ranks, ranks});
+  if (given) {
+    EXPECT_EQ(reducing.rounds[0].bytes, (lengths.size() - 1) * 4 * std::ranges::max(lengths));
+    EXPECT_EQ(reducing.rounds[0][Work::kAdd], elements - std::ranges::min(lengths));
+  }
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
+    EXPECT_EQ(reduced[rank].traffic, reducing.per_rank[rank]);
+    EXPECT_EQ(gathered[rank].traffic, gathering.per_rank[rank]);
+    for (std::size_t shard = 0; shard < lengths.size(); ++shard) {
+      for (std::size_t i = begins[shard]; i < begins[shard + 1]; ++i) {
+        const auto sum = static_cast<float>(ranks * (ranks + 1) / 2) * static_cast<float>(i + 1);
+        if (shard == rank) {
+          EXPECT_EQ(reduced[rank].data[i], sum);
+        }
+        EXPECT_EQ(gathered[rank].data[i], static_cast<float>((shard + 1) * (i + 1)));
+      }
+    }
+  }
 }
 
 TEST(RingHalves, LeaveEveryShardWhereItBelongsAndSendWhatTheirRoundsSay) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     for (const std::size_t elements : {0u, 1u, 4u, 5u, 1000u}) {
-      const std::string where = std::to_string(ranks) + " ranks, " + std::to_string(elements);
-      const ExchangeSizes sizes =
-          SizesOf(std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), 4 * elements));
-      const auto reduced = RunHalf(RingReduceScatter(), ranks, elements);
-      const auto gathered = RunHalf(RingAllGather(), ranks, elements);
-      const RoundPlan reducing = RingReduceScatter().Rounds(sizes, {ranks, ranks});
-      const RoundPlan gathering = RingAllGather().Rounds(sizes, {ranks, ranks});
-      for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
-        EXPECT_EQ(reduced[rank].traffic, reducing.per_rank[rank]) << where;
-        EXPECT_EQ(gathered[rank].traffic, gathering.per_rank[rank]) << where;
-        const Range own = ShardOf({0, elements}, static_cast<int>(rank), ranks);
-        for (std::size_t i = own.begin; i < own.end; ++i) {
-          const auto sum = static_cast<float>(ranks * (ranks + 1) / 2) * static_cast<float>(i + 1);
-          EXPECT_EQ(reduced[rank].data[i], sum) << where;
-        }
-        for (int shard = 0; shard < ranks; ++shard) {
-          const Range range = ShardOf({0, elements}, shard, ranks);
-          for (std::size_t i = range.begin; i < range.end; ++i) {
-            const auto given = static_cast<float>(static_cast<std::size_t>(shard + 1) * (i + 1));
-            EXPECT_EQ(gathered[rank].data[i], given) << where;
-          }
-        }
-      }
+      std::vector<std::size_t> lengths;
+      for (int r = 0; r < ranks; ++r) lengths.push_back(ShardOf({0, elements}, r, ranks).size());
+      ExpectShardsWhereTheyBelong(lengths, false);
     }
   }
 }
@@ -76,38 +91,7 @@ TEST(RingHalves, LeaveEveryShardWhereItBelongsAndSendWhatTheirRoundsSay) {
 TEST(RingHalves, HaveShardsOfGivenLengths) {
   for (const std::vector<std::size_t>& lengths :
        std::vector<std::vector<std::size_t>>{{3, 9}, {0, 5}, {5, 0}, {7, 0, 11}, {1, 2, 3, 100}}) {
-    const auto ranks = static_cast<int>(lengths.size());
-    std::vector<std::uint32_t> begins = {0};
-    ExchangeSizes sizes;
-    std::vector<std::uint64_t> bytes;
-    for (const std::size_t length : lengths) {
-      begins.push_back(begins.back() + static_cast<std::uint32_t>(length));
-      bytes.push_back(4 * length);
-    }
-    const std::size_t elements = begins.back();
-    sizes.payload_bytes.assign(lengths.size(), 4 * elements);
-    sizes.part_bytes.assign(lengths.size(), bytes);
-    const auto reduced = RunHalf(RingReduceScatter(), ranks, elements, begins);
-    const auto gathered = RunHalf(RingAllGather(), ranks, elements, begins);
-    const RoundPlan reducing = RingReduceScatter().Rounds(sizes, {ranks, ranks});
-    const RoundPlan gathering = RingAllGather().Rounds(sizes, {ranks, ranks});
-    for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
-      EXPECT_EQ(reduced[rank].traffic, reducing.per_rank[rank]);
-      EXPECT_EQ(gathered[rank].traffic, gathering.per_rank[rank]);
-      for (std::size_t shard = 0; shard < lengths.size(); ++shard) {
-        for (std::size_t i = begins[shard]; i < begins[shard + 1]; ++i) {
-          const auto sum = static_cast<float>(ranks * (ranks + 1) / 2) * static_cast<float>(i + 1);
-          if (shard == rank) {
-            EXPECT_EQ(reduced[rank].data[i], sum);
-          }
-          EXPECT_EQ(gathered[rank].data[i], static_cast<float>((shard + 1) * (i + 1)));
-        }
-      }
-    }
-    const std::size_t largest = *std::ranges::max_element(lengths);
-    const std::size_t smallest = *std::ranges::min_element(lengths);
-    EXPECT_EQ(reducing.rounds[0].bytes, (lengths.size() - 1) * 4 * largest);
-    EXPECT_EQ(reducing.rounds[0][Work::kAdd], elements - smallest);
+    ExpectShardsWhereTheyBelong(lengths, true);
   }
 }
 

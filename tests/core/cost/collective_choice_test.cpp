@@ -320,7 +320,7 @@ TEST(Broadcasts, TakeTheirHopsAndTheirBytes) {
   links[LinkClass::kIntraNode].startup_seconds = 1e-6;
   links[LinkClass::kInterNode].startup_seconds = 10e-6;
   const Topology topology{16, 4};
-  const CollectiveCost ring = RingBroadcastCost(links, topology, 1e6, 1);
+  const CollectiveCost ring = RingBroadcastCost(links, topology, 1e6);
   EXPECT_NEAR(ring.startup_seconds, 11 * 1e-6 + 4 * 10e-6, 1e-12);
   EXPECT_NEAR(ring.transfer_seconds(), 1e-3, 1e-12);  // pipelined, at the slower link's rate
   const CollectiveCost tree = TreeBroadcastCost(links, topology, 1e6);
@@ -328,10 +328,10 @@ TEST(Broadcasts, TakeTheirHopsAndTheirBytes) {
   // Two rounds within a node, then two in which all four ranks of a node send over its card.
   EXPECT_NEAR(tree.transfer_seconds(), 2 * 0.25e-3 + 2 * 4e-3, 1e-12);
   links.cards_per_node = 2;
-  EXPECT_NEAR(RingBroadcastCost(links, topology, 1e6, 2).transfer_seconds(), 0.5e-3, 1e-12);
+  EXPECT_NEAR(RingBroadcastCost(links, topology, 1e6).transfer_seconds(), 0.5e-3, 1e-12);
   EXPECT_NEAR(TreeBroadcastCost(links, {5, 1}, 1e6).startup_seconds, 3 * 10e-6, 1e-12);
   for (const CollectiveCost& nothing :
-       {RingBroadcastCost(links, {1, 1}, 1e6, 1), TreeBroadcastCost(links, topology, 0)})
+       {RingBroadcastCost(links, {1, 1}, 1e6), TreeBroadcastCost(links, topology, 0)})
     EXPECT_EQ(nothing, CollectiveCost());
 }
 

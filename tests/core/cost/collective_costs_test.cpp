@@ -27,20 +27,11 @@ struct Named {
   CollectiveCost (*cost)(const CollectiveLinks&, const Topology&, double);
 };
 
-// All formulas, with one ring and with many.
 const std::vector<Named>& All() {
-  static const std::vector<Named> all{
-      {"one ring", [](const CollectiveLinks& links, const Topology& topology,
-                      double bytes) { return RingAllReduceCost(links, topology, bytes, 1); }},
-      {"rings", [](const CollectiveLinks& links, const Topology& topology,
-                   double bytes) { return RingAllReduceCost(links, topology, bytes, 100); }},
-      {"tree", TreeAllReduceCost},
-      {"two levels", TwoLevelAllReduceCost},
-      {"gather in rings",
-       [](const CollectiveLinks& links, const Topology& topology, double bytes) {
-         return RingAllGatherCost(links, topology, bytes, 100);
-       }},
-      {"gather in two levels", TwoLevelAllGatherCost}};
+  static const std::vector<Named> all{{"tree", TreeAllReduceCost},
+                                      {"two levels", TwoLevelAllReduceCost},
+                                      {"broadcast in rings", RingBroadcastCost},
+                                      {"broadcast in a tree", TreeBroadcastCost}};
   return all;
 }
 
@@ -55,31 +46,21 @@ void ExpectCost(const CollectiveCost& cost, double startup_seconds, double withi
 // Half a buffer each way, twice: 2 us, and 1 MB at 10 GB/s.
 TEST(CollectiveCosts, OfTwoRanksInANode) {
   const Topology topology{2, 2};
-  ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 1e6, 1), 2e-6, 1e-4, 0, 1.02e-4);
   ExpectCost(TreeAllReduceCost(SimpleLinks(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
   ExpectCost(TwoLevelAllReduceCost(SimpleLinks(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
-  ExpectCost(RingAllGatherCost(SimpleLinks(), topology, 1e6, 1), 1e-6, 5e-5, 0, 5.1e-5);
-  ExpectCost(TwoLevelAllGatherCost(SimpleLinks(), topology, 1e6), 1e-6, 5e-5, 0, 5.1e-5);
 }
 
-// Chunks of 1 MB. The ring's hops are within, between, within, between. A chunk crosses six of
-// them, and 6 MB cross each hop.
 TEST(CollectiveCosts, OfTwoNodesOfTwoRanks) {
   const Topology topology{4, 2};
-  ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 4e6, 1), 33e-6, 6e-4, 6e-3, 6.033e-3);
   ExpectCost(TreeAllReduceCost(SimpleLinks(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.022e-3);
   ExpectCost(TwoLevelAllReduceCost(SimpleLinks(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.422e-3);
-  ExpectCost(RingAllGatherCost(SimpleLinks(), topology, 4e6, 1), 21e-6, 3e-4, 3e-3, 3.021e-3);
-  ExpectCost(TwoLevelAllGatherCost(SimpleLinks(), topology, 4e6), 11e-6, 2e-4, 2e-3, 2.211e-3);
 }
 
 // A chain of four: the middle ranks pass the buffer both up and down.
 TEST(CollectiveCosts, OfFourRanksInANode) {
   const Topology topology{4, 4};
-  ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 4e6, 1), 6e-6, 6e-4, 0, 6.06e-4);
   ExpectCost(TreeAllReduceCost(SimpleLinks(), topology, 4e6), 6e-6, 8e-4, 0, 8.06e-4);
   ExpectCost(TwoLevelAllReduceCost(SimpleLinks(), topology, 4e6), 6e-6, 6e-4, 0, 6.06e-4);
-  ExpectCost(RingAllGatherCost(SimpleLinks(), topology, 4e6, 1), 3e-6, 3e-4, 0, 3.03e-4);
 }
 
 // A tree over nodes 0, 1, .... Node 0 has one child. Beneath it the nodes lie in order; the top one
@@ -149,40 +130,27 @@ TEST(CollectiveCosts, RingStartsAsASimulationOfItsSteps) {
   for (int ranks = 2; ranks <= 12; ++ranks) {
     for (int ranks_per_node = 1; ranks_per_node <= ranks; ++ranks_per_node) {
       const Topology topology{ranks, ranks_per_node};
-      EXPECT_NEAR(RingAllReduceCost(links, topology, 1e6, 1).startup_seconds,
-                  StartupOfSteps(links, topology, 2 * (ranks - 1)), 1e-12)
-          << ranks << " ranks, ranks_per_node " << ranks_per_node;
-      EXPECT_NEAR(RingAllGatherCost(links, topology, 1e6, 1).startup_seconds,
+      EXPECT_NEAR(RingBroadcastCost(links, topology, 1e6).startup_seconds,
                   StartupOfSteps(links, topology, ranks - 1), 1e-12)
           << ranks << " ranks, ranks_per_node " << ranks_per_node;
     }
   }
 }
 
-TEST(CollectiveCosts, HugeBuffersRunAtTheSlowestHop) {
-  const double bytes = 1e12;
-  const double seconds = RingAllReduceCost(SimpleLinks(), {32, 4}, bytes, 1).seconds();
-  EXPECT_NEAR(seconds, 2 * 31.0 / 32 * bytes / 1e9, 1e-6 * seconds);
-  // With twelve cards a node, the hops within nodes are the slower ones.
-  const double within = RingAllReduceCost(SimpleLinks(12), {32, 4}, bytes, 12).seconds();
-  EXPECT_NEAR(within, 2 * 31.0 / 32 * bytes / 1e10, 1e-4 * within);
+// A ring all-reduce: 2(P-1) steps, and 2(P-1)/P of the bytes over each hop.
+double RingSeconds(const CollectiveLinks& links, const Topology& topology, double bytes) {
+  return StartupOfSteps(links, topology, 2 * (topology.ranks - 1)) +
+         2.0 * (topology.ranks - 1) / topology.ranks *
+             RingBroadcastCost(links, topology, bytes).transfer_seconds();
 }
 
-// nccl-tests define the bus bandwidth of an all-reduce as 2(P-1)/P bytes over seconds.
-TEST(CollectiveCosts, OfH100) {
-  // One node, 100 MB: 14 hops of 3.4 us, 175 MB at 450 GB/s.
-  ExpectCost(RingAllReduceCost(H100(), {8, 8}, 1e8, 8), 47.6e-6, 175e6 / 450e9, 0,
-             47.6e-6 + 175e6 / 450e9);
-  // 16 nodes: eight cards of 50 GB/s carry 400 GB/s; a single ring has one card's rate.
-  const Topology topology{128, 8};
-  const double bytes = 1e11;
-  const double moved = 2 * 127.0 / 128 * bytes;
-  EXPECT_NEAR(moved / RingAllReduceCost(H100(), topology, bytes, 8).seconds(), 400e9, 2e9);
-  EXPECT_NEAR(moved / RingAllReduceCost(H100(), topology, bytes, 1).seconds(), 50e9, 0.25e9);
-  EXPECT_EQ(RingAllReduceCost(H100(), topology, bytes, 9),
-            RingAllReduceCost(H100(), topology, bytes, 8));
-  EXPECT_EQ(RingAllReduceHops(topology), (HopCounts{222, 32}));
-  EXPECT_EQ(RingAllGatherHops(topology), (HopCounts{111, 16}));
+TEST(CollectiveCosts, HugeBuffersRunAtTheSlowestHop) {
+  const double bytes = 1e12;
+  const double seconds = RingBroadcastCost(SimpleLinks(), {32, 4}, bytes).seconds();
+  EXPECT_NEAR(seconds, bytes / 1e9, 1e-6 * seconds);
+  // With twelve cards a node, the hops within nodes are the slower ones.
+  const double within = RingBroadcastCost(SimpleLinks(12), {32, 4}, bytes).seconds();
+  EXPECT_NEAR(within, bytes / 1e10, 1e-4 * within);
 }
 
 TEST(CollectiveCosts, OneRankOrNoBytesTakeNoTime) {
@@ -214,10 +182,8 @@ TEST(CollectiveCosts, TimeFollowsBytesRatesAndCards) {
 // A collective of two levels is a ring if one level is empty.
 TEST(CollectiveCosts, TwoLevelsOfWhichOneIsEmptyAreARing) {
   for (const Topology topology : {Topology{6, 1}, Topology{6, 6}}) {
-    EXPECT_DOUBLE_EQ(TwoLevelAllReduceCost(SimpleLinks(2), topology, 1e7).seconds(),
-                     RingAllReduceCost(SimpleLinks(2), topology, 1e7, 2).seconds());
-    EXPECT_DOUBLE_EQ(TwoLevelAllGatherCost(SimpleLinks(2), topology, 1e7).seconds(),
-                     RingAllGatherCost(SimpleLinks(2), topology, 1e7, 2).seconds());
+    EXPECT_NEAR(TwoLevelAllReduceCost(SimpleLinks(2), topology, 1e7).seconds(),
+                RingSeconds(SimpleLinks(2), topology, 1e7), 1e-12);
   }
 }
 
@@ -227,7 +193,7 @@ TEST(CollectiveCosts, TwoLevelsGainOnManyNodesAndLoseOnManyBytes) {
   const CollectiveLinks links{.hops = {{{1e10, 3e-6}, {1e10, 1e-5}}}, .cards_per_node = 1};
   const auto gain = [&](int nodes, double bytes) {
     const Topology topology{8 * nodes, 8};
-    return RingAllReduceCost(links, topology, bytes, 1).seconds() -
+    return RingSeconds(links, topology, bytes) -
            TwoLevelAllReduceCost(links, topology, bytes).seconds();
   };
   EXPECT_GT(gain(64, 4e6), 0);
@@ -238,9 +204,9 @@ TEST(CollectiveCosts, TwoLevelsGainOnManyNodesAndLoseOnManyBytes) {
 TEST(CollectiveCosts, TreeWinsWithFewBytesAndManyRanks) {
   const Topology topology{128, 8};
   EXPECT_LT(TreeAllReduceCost(H100(), topology, 1e4).seconds(),
-            RingAllReduceCost(H100(), topology, 1e4, 8).seconds() / 4);
+            RingSeconds(H100(), topology, 1e4) / 4);
   EXPECT_GT(TreeAllReduceCost(H100(), topology, 1e11).seconds(),
-            RingAllReduceCost(H100(), topology, 1e11, 8).seconds());
+            RingSeconds(H100(), topology, 1e11));
 }
 
 TEST(CollectiveCosts, RefusesWhatIsOutOfRange) {
@@ -258,9 +224,6 @@ TEST(CollectiveCosts, RefusesWhatIsOutOfRange) {
   links = SimpleLinks();
   links[LinkClass::kIntraNode].startup_seconds = -1;
   EXPECT_SAYS(message(links, {4, 2}, 1), "startup_seconds of intra_node is -1");
-  EXPECT_THROW(RingAllReduceCost(SimpleLinks(), {4, 2}, 1, 0), Error);
-  EXPECT_THROW(RingAllGatherCost(SimpleLinks(), {4, 2}, 1, 0), Error);
-  EXPECT_THROW(SlowestRate(SimpleLinks(), {4, 2}, 0), Error);
 }
 
 TEST(CollectiveCosts, TwoLevelsRefuseUnequalNodes) {

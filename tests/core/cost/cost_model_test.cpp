@@ -26,13 +26,17 @@ CostModel Simple() {
   return cost;
 }
 
+CostModel::Phases PhasesOf(const CostModel& cost, std::vector<Round> rounds) {
+  RoundPlan plan;
+  plan.rounds = std::move(rounds);
+  return cost.PhasesOf(plan);
+}
+
 TEST(CostModel, ChargesMessagesBytesAndWorkOfRounds) {
   Round round{.repeat = 3, .bytes = 600};
   round[Work::kAdd] = 50;
   round[Work::kSelect] = 7;
-  RoundPlan plan;
-  plan.rounds = {round};
-  const CostModel::Phases phases = Simple().PhasesOf(plan);
+  const CostModel::Phases phases = PhasesOf(Simple(), {round});
   EXPECT_DOUBLE_EQ(phases.latency_seconds, 3e-3);
   EXPECT_DOUBLE_EQ(phases.on_links(), 600e-6);
   EXPECT_DOUBLE_EQ(phases.local_seconds, 50e-6 + 70e-6);
@@ -45,9 +49,7 @@ TEST(CostModel, GoesAroundARingAtTheSlowestHop) {
   const Round around{.repeat = 5, .bytes = 600, .within_bytes = 600, .within_starts = 3};
   const auto phases_at = [&](double within_alpha, double within_beta) {
     cost.links[0] = LinkCost::FromAlphaBeta(within_alpha, within_beta);
-    RoundPlan plan;
-    plan.rounds = {around};
-    return cost.PhasesOf(plan);
+    return PhasesOf(cost, {around});
   };
   const CostModel::Phases fast = phases_at(1e-5, 1e-8);
   EXPECT_DOUBLE_EQ(fast.latency_seconds, 2 * 1e-3 + 3 * 1e-5);
@@ -65,9 +67,8 @@ TEST(CostModel, ChargesFurtherMessagesOfARound) {
     link.round_cpu_seconds = 1e-4;
     link.message_cpu_seconds = 7e-6;
   }
-  RoundPlan plan;
-  plan.rounds = {{.repeat = 2, .messages = 4, .bytes = 600}, {.repeat = 5, .bytes = 0}};
-  const CostModel::Phases phases = cost.PhasesOf(plan);
+  const CostModel::Phases phases =
+      PhasesOf(cost, {{.repeat = 2, .messages = 4, .bytes = 600}, {.repeat = 5, .bytes = 0}});
   EXPECT_DOUBLE_EQ(phases.latency_seconds, 7 * 1e-3 + 2 * 3 * 2e-5);
   EXPECT_DOUBLE_EQ(phases.on_links(), 600e-6);
   EXPECT_DOUBLE_EQ(phases.cpu_seconds, 7 * 1e-4 + 2 * 3 * 7e-6);
@@ -94,9 +95,7 @@ TEST(CostModel, ChargesProcessorsByTheClassOfTheLink) {
 TEST(CostModel, ChargesARoundWithoutMessagesForItsWorkAlone) {
   Round round{.messages = 0};
   round[Work::kSelect] = 7;
-  RoundPlan plan;
-  plan.rounds = {round};
-  const CostModel::Phases phases = Simple().PhasesOf(plan);
+  const CostModel::Phases phases = PhasesOf(Simple(), {round});
   EXPECT_EQ(phases.latency_seconds, 0);
   EXPECT_EQ(phases.on_links(), 0);
   EXPECT_EQ(phases.cpu_seconds, 0);

@@ -223,17 +223,6 @@ TEST(IdleTrigger, AnExchangeMayHaveNoTimeBetweenSteps) {
 
 // --- the model
 
-ModelConfig ModelOfIdle(const Windows& windows) {
-  ModelConfig model =
-      EvenModelOf(windows.Layout(), windows.MakePlan(), Topology{windows.workers, 1});
-  model.sparsifier = {};
-  model.make_strategy = [resolved = windows.Resolved()] {
-    return FindStrategy("local-steps").make(resolved);
-  };
-  model.local_steps = LocalStepsOf(windows.Resolved());
-  return model;
-}
-
 std::vector<std::uint64_t> Selected(const std::vector<ModelStep>& steps) {
   std::vector<std::uint64_t> selected;
   for (const ModelStep& step : steps) {
@@ -249,7 +238,7 @@ TEST(ModelledIdleTrigger, ReceivesAtTheFirstStepThatBeginsWithTheResult) {
   windows.tensors = {250'000};
   for (const int traced : {0, 2}) {
     const std::uint64_t n = 250'000;
-    const auto fast = SimulateSteps(ModelOfIdle(windows), 0, 9, traced);
+    const auto fast = SimulateSteps(ModelOf(windows), 0, 9, traced);
     EXPECT_EQ(Selected(fast), (std::vector<std::uint64_t>{0, 0, n, 0, n, 0, n, 0, n}));
     for (const ModelStep& step : fast) {
       EXPECT_EQ(step.records[0].exposed_communication_seconds, 0);
@@ -258,10 +247,10 @@ TEST(ModelledIdleTrigger, ReceivesAtTheFirstStepThatBeginsWithTheResult) {
   }
   windows.tensors = {500'000};
   const std::uint64_t n = 500'000;
-  EXPECT_EQ(Selected(SimulateSteps(ModelOfIdle(windows), 0, 8, 0)),
+  EXPECT_EQ(Selected(SimulateSteps(ModelOf(windows), 0, 8, 0)),
             (std::vector<std::uint64_t>{0, 0, 0, n, 0, 0, n, 0}));
   windows.strategy["delay"] = Whole(4);
-  EXPECT_EQ(Selected(SimulateSteps(ModelOfIdle(windows), 0, 10, 0)),
+  EXPECT_EQ(Selected(SimulateSteps(ModelOf(windows), 0, 10, 0)),
             (std::vector<std::uint64_t>{0, 0, 0, 0, n, 0, 0, 0, n, 0}));
 }
 
@@ -270,14 +259,14 @@ TEST(ModelledIdleTrigger, SendsFragmentsInTurn) {
   windows.tensors = {100'000, 300'000};
   windows.planner = {{"fragments", Whole(2)}};
   // A step takes 13.5 ms, the exchanges 3.2 and 9.6 ms.
-  EXPECT_EQ(Selected(SimulateSteps(ModelOfIdle(windows), 0, 9, 0)),
+  EXPECT_EQ(Selected(SimulateSteps(ModelOf(windows), 0, 9, 0)),
             (std::vector<std::uint64_t>{0, 0, 100'000, 0, 300'000, 0, 100'000, 0, 300'000}));
 }
 
 TEST(ModelledIdleTrigger, CountsAnExchangeAsALiveRunDoes) {
   Windows windows = Idle({}, 3);
   const auto live = Train(windows);
-  const auto steps = SimulateSteps(ModelOfIdle(windows), 0, 3, 0);
+  const auto steps = SimulateSteps(ModelOf(windows), 0, 3, 0);
   ASSERT_EQ(steps[2].records[0].exchanges, 1u);
   for (std::size_t r = 0; r < live.size(); ++r) {
     for (const int at : Received(live[r])) {

@@ -26,13 +26,6 @@ struct Case {
   Options planner = {};
 };
 
-Options Steps(int every, int delay, const char* outer, double mix = 0, double rate = 1,
-              double momentum = 0) {
-  return {{"every", Whole(every)},       {"delay", Whole(delay)},
-          {"outer", std::string(outer)}, {"mix", mix},
-          {"outer_rate", rate},          {"outer_momentum", momentum}};
-}
-
 Options Clipped(Options steps, double outer_clip) {
   steps["outer_clip"] = outer_clip;
   return steps;
@@ -40,25 +33,25 @@ Options Clipped(Options steps, double outer_clip) {
 
 const std::vector<Case>& Cases() {
   static const std::vector<Case> kCases = {
-      {"average", Steps(4, 0, "average")},
-      {"average_in_the_shadow", Steps(2, 1, "average", .5)},
-      {"sgd", Steps(3, 0, "sgd", 0, .7)},
-      {"sgd_of_one_step", Steps(1, 0, "sgd")},
-      {"momentum", Steps(4, 0, "momentum", 0, .7, .5)},
-      {"nesterov", Steps(4, 0, "nesterov", 0, .7, .9)},
-      {"nesterov_ignored", Steps(4, 0, "nesterov", 1, .7, .9)},
-      {"streaming", Steps(4, 1, "nesterov", .5, .4, .9), {{"fragments", Whole(2)}}},
+      {"average", WindowOptions{4, 0, "average"}},
+      {"average_in_the_shadow", WindowOptions{2, 1, "average", .5}},
+      {"sgd", WindowOptions{3, 0, "sgd", 0, .7}},
+      {"sgd_of_one_step", WindowOptions{1, 0, "sgd"}},
+      {"momentum", WindowOptions{4, 0, "momentum", 0, .7, .5}},
+      {"nesterov", WindowOptions{4, 0, "nesterov", 0, .7, .9}},
+      {"nesterov_ignored", WindowOptions{4, 0, "nesterov", 1, .7, .9}},
+      {"streaming", WindowOptions{4, 1, "nesterov", .5, .4, .9}, {{"fragments", Whole(2)}}},
       {"streaming_in_stripes",
-       Steps(6, 2, "nesterov", .25, .4, .9),
+       WindowOptions{6, 2, "nesterov", .25, .4, .9},
        {{"fragments", Whole(2)}, {"stripes", Whole(2)}}},
-      {"lagging", Steps(3, 3, "momentum", 0, 1, .5)},
-      {"clipped", Clipped(Steps(4, 0, "momentum", 0, .7, .5), 1)},
+      {"lagging", WindowOptions{3, 3, "momentum", 0, 1, .5}},
+      {"clipped", Clipped(WindowOptions{4, 0, "momentum", 0, .7, .5}, 1)},
       {"clipped_in_fragments",
-       Clipped(Steps(4, 1, "momentum", .5, .7, .5), .25),
+       Clipped(WindowOptions{4, 1, "momentum", .5, .7, .5}, .25),
        {{"fragments", Whole(2)}, {"stripes", Whole(2)}}},
-      {"clipped_by_none", Clipped(Steps(3, 3, "momentum", 0, 1, .5), 1e6)},
-      {"elastic", Steps(2, 0, "elastic", 0, .25)},
-      {"elastic_later", Steps(3, 2, "elastic", 0, .25)}};
+      {"clipped_by_none", Clipped(WindowOptions{3, 3, "momentum", 0, 1, .5}, 1e6)},
+      {"elastic", WindowOptions{2, 0, "elastic", 0, .25}},
+      {"elastic_later", WindowOptions{3, 2, "elastic", 0, .25}}};
   return kCases;
 }
 
@@ -139,7 +132,7 @@ Windows Selecting(int delay, int fragments, Device device, const Options& sendin
   windows.configure = [sizes = windows.tensors, delay, fragments, sending, rules, workers] {
     MethodParts parts;
     parts.strategy = "sparse-local-steps";
-    parts.strategy_options = Steps(4, delay, "nesterov", 0, .7, .9);
+    parts.strategy_options = WindowOptions{4, delay, "nesterov", 0, .7, .9};
     for (const auto& [key, value] : rules) parts.strategy_options[key] = value;
     parts.planner = "fragments";
     parts.planner_options = {{"fragments", Whole(fragments)}};
@@ -252,7 +245,7 @@ TEST(LocalStepsOnADevice, SwapAnchorAndParameters) {
 
 TEST(LocalStepsOnADevice, NameWhatIsNotFinite) {
   for (const int delay : {0, 1}) {
-    Windows windows = WindowsOf({"", Steps(2, delay, "sgd")}, 1, kDevice);
+    Windows windows = WindowsOf({"", WindowOptions{2, delay, "sgd"}}, 1, kDevice);
     windows.gradient = [of = windows.gradient](int rank, const Floats& w, int t) {
       Floats gradient = of(rank, w, t);
       if (t == 3) gradient[649] = std::numeric_limits<float>::quiet_NaN();  // in tensor 4
@@ -281,12 +274,7 @@ TEST(LocalStepsOverNccl, DoWhatTheyDoOnTheHost) {
       return config;
     };
     windows.wrap = [](std::unique_ptr<Communicator> host) {
-      NcclSetup setup;
-      setup.card = "card " + std::to_string(host->rank());
-      setup.host = std::move(host);
-      setup.device = kDevice;
-      setup.deadline = std::chrono::seconds(60);
-      return MakeNcclWorld(FakeNccl::Api(), std::move(setup));
+      return MakeNcclWorld(FakeNccl::Api(), EmulatedSetup(std::move(host)));
     };
     const auto got = Train(windows);
     for (std::size_t r = 0; r < got.size(); ++r) {

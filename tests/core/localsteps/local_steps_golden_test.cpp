@@ -54,10 +54,7 @@ TEST(LocalSteps, KeepTheMomentumOfTheInnerOptimizer) {
 }
 
 TEST(LocalSteps, DiLoCoIsNesterovOnTheAverageDifference) {
-  const Options diloco = {{"every", Whole(4)},
-                          {"outer", std::string("nesterov")},
-                          {"outer_rate", .7},
-                          {"outer_momentum", .9}};
+  const WindowOptions diloco{.every = 4, .outer = "nesterov", .rate = .7, .momentum = .9};
   for (const auto& rank : Train(Quadratic(diloco))) {
     ExpectClose(rank.parameters[3], {1.59588675, -.069249875, -.5346568906, .7713065}, "step 4");
     ExpectClose(rank.parameters[7], {2.4780824763, -.3262480323, -.571887712, .5256281749},
@@ -77,10 +74,8 @@ TEST(LocalSteps, DiLoCoIsNesterovOnTheAverageDifference) {
 }
 
 TEST(LocalSteps, MomentumIsSlowMo) {
-  for (const auto& rank : Train(Quadratic({{"every", Whole(4)},
-                                           {"outer", std::string("momentum")},
-                                           {"outer_rate", .7},
-                                           {"outer_momentum", .5}}))) {
+  const WindowOptions slowmo{.every = 4, .outer = "momentum", .rate = .7, .momentum = .5};
+  for (const auto& rank : Train(Quadratic(slowmo))) {
     ExpectClose(rank.parameters[7], {1.7533454886, -.1151202011, -.5422214353, .7213896676},
                 "step 8");
     ExpectClose(rank.outer[7], {-.9665185551, .2815627873, .0342585237, .2260647606}, "b");
@@ -92,8 +87,7 @@ TEST(LocalSteps, NesterovIsBmuf) {
   Windows windows;
   windows.workers = 1;
   windows.tensors = {1};
-  windows.strategy = {
-      {"every", Whole(1)}, {"outer", std::string("nesterov")}, {"outer_momentum", .5}};
+  windows.strategy = WindowOptions{.outer = "nesterov", .momentum = .5};
   windows.gradient = [](int, const Floats&, int) { return Floats{1}; };
   windows.inner = [] { return Sgd(1); };
   windows.start = [](int) { return Floats{0}; };
@@ -103,12 +97,7 @@ TEST(LocalSteps, NesterovIsBmuf) {
 }
 
 TEST(LocalSteps, StreamFragmentsWithDelayAndMix) {
-  Windows windows = Quadratic({{"every", Whole(4)},
-                               {"delay", Whole(1)},
-                               {"mix", .5},
-                               {"outer", std::string("nesterov")},
-                               {"outer_rate", .4},
-                               {"outer_momentum", .9}});
+  Windows windows = Quadratic(WindowOptions{4, 1, "nesterov", .5, .4, .9});
   windows.tensors = {2, 2};
   windows.planner = {{"fragments", Whole(2)}};
   const auto ranks = Train(windows);
@@ -126,10 +115,8 @@ TEST(LocalSteps, StreamFragmentsWithDelayAndMix) {
 }
 
 TEST(LocalSteps, LagBehindByAWindow) {
-  for (const auto& rank : Train(Quadratic({{"every", Whole(2)},
-                                           {"delay", Whole(2)},
-                                           {"outer", std::string("momentum")},
-                                           {"outer_momentum", .5}}))) {
+  const WindowOptions lagging{.every = 2, .delay = 2, .outer = "momentum", .momentum = .5};
+  for (const auto& rank : Train(Quadratic(lagging))) {
     ExpectClose(rank.parameters[1], {.5, .25, -.5, 1}, "step 2");
     ExpectClose(rank.anchors[1], {.5, .25, -.5, 1}, "a, step 2");
     ExpectClose(rank.parameters[3], {.9975, .09625, -.520625, .905}, "step 4");
@@ -138,15 +125,13 @@ TEST(LocalSteps, LagBehindByAWindow) {
 }
 
 TEST(LocalSteps, AreElastic) {
-  const Options elastic = {
-      {"every", Whole(2)}, {"outer", std::string("elastic")}, {"outer_rate", .25}};
+  WindowOptions elastic{.every = 2, .outer = "elastic", .rate = .25};
   const auto now = Train(Quadratic(elastic));
   ExpectClose(now[0].parameters[7], {.9305425039, -.4374350217, -.0622849433, .6295499336}, "0");
   ExpectClose(now[1].parameters[7], {1.9784896605, .4049839902, -.9791678957, .9403636155}, "1");
   ExpectClose(now[0].anchors[7], {1.3703783022, .0049139439, -.520678526, .8069633393}, "a");
-  Options later = elastic;
-  later["delay"] = Whole(1);
-  const auto late = Train(Quadratic(later));
+  elastic.delay = 1;
+  const auto late = Train(Quadratic(elastic));
   ExpectClose(late[0].parameters[7], {.8914835559, -.4742039172, .0025341078, .6049102319}, "0");
   ExpectClose(late[1].parameters[7], {2.0291512719, .4492893964, -1.0338330897, .953818125}, "1");
   ExpectClose(late[0].anchors[7], {1.2717053953, .0319030305, -.5186150492, .8309903656}, "a");
@@ -197,11 +182,7 @@ TEST(LocalSteps, AreTorchftsBitForBit) {
     Windows windows;
     windows.tensors = {1, 1};
     windows.planner = {{"fragments", Whole(2)}};
-    windows.strategy = {{"every", Whole(6)},
-                        {"delay", Whole(recorded.delay)},
-                        {"mix", recorded.mix},
-                        {"outer", std::string("sgd")},
-                        {"outer_rate", 2.0}};
+    windows.strategy = WindowOptions{6, recorded.delay, "sgd", recorded.mix, 2};
     windows.gradient = [](int, const Floats&, int) { return Floats{2, 2}; };
     windows.inner = [] { return Sgd(1); };
     windows.start = [](int) { return Floats{1, 1}; };

@@ -102,8 +102,8 @@ TEST(LocalStepsLaws, NesterovWithoutMomentumIsSgd) {
 
 // L4: ranks that ignore the anchor train as if alone, and the anchor still moves.
 TEST(LocalStepsLaws, MixOfOneIgnoresTheAnchor) {
-  Windows windows = Dyadic(
-      {{"every", Whole(2)}, {"mix", 1.0}, {"outer", Text("nesterov")}, {"outer_momentum", .9}});
+  Windows windows =
+      Dyadic(WindowOptions{.every = 2, .outer = "nesterov", .mix = 1, .momentum = .9});
   const auto ranks = Train(windows);
   for (int rank = 0; rank < 2; ++rank) {
     const WindowHistory& history = ranks[static_cast<std::size_t>(rank)];
@@ -116,13 +116,7 @@ TEST(LocalStepsLaws, MixOfOneIgnoresTheAnchor) {
 TEST(LocalStepsLaws, AnchorsAreEqualAndMixedParametersDiffer) {
   for (const int workers : {2, 3, 5}) {
     for (const double mix : {0.0, .5}) {
-      Windows windows = Dyadic({{"every", Whole(4)},
-                                {"delay", Whole(1)},
-                                {"mix", mix},
-                                {"outer", Text("nesterov")},
-                                {"outer_rate", .4},
-                                {"outer_momentum", .9}},
-                               workers);
+      Windows windows = Dyadic(WindowOptions{4, 1, "nesterov", mix, .4, .9}, workers);
       windows.planner = {{"fragments", Whole(2)}, {"stripes", Whole(2)}};
       windows.steps = 12;
       const auto ranks = Train(windows);
@@ -143,12 +137,7 @@ TEST(LocalStepsLaws, AnchorsAreEqualAndMixedParametersDiffer) {
 
 // L7: seeds, threads and evaluation change nothing.
 TEST(LocalStepsLaws, ARunIsRepeatedBitForBit) {
-  Windows windows = Dyadic({{"every", Whole(4)},
-                            {"delay", Whole(1)},
-                            {"mix", .5},
-                            {"outer", Text("nesterov")},
-                            {"outer_momentum", .9}},
-                           3);
+  Windows windows = Dyadic(WindowOptions{4, 1, "nesterov", .5, 1, .9}, 3);
   windows.planner = {{"fragments", Whole(2)}};
   windows.steps = 10;
   windows.inner = [] { return Sgd(.1f, .9f); };
@@ -293,11 +282,7 @@ TEST(LocalStepsLaws, WindowsThatDoNotFitAreRefused) {
 
 Plan FragmentsOf(const std::vector<std::size_t>& tensors, Options options) {
   const GradientLayout layout = LayoutOf(tensors);
-  const PlannerDescriptor& part = FindPlanner(kFragmentsPlanner);
-  Plan plan =
-      part.make(ResolveOptions(part.name, part.options, options))->MakePlan({layout, {1, 1}});
-  CheckPlan(plan, layout);
-  return plan;
+  return PlanOf(kFragmentsPlanner, {layout, {1, 1}}, options);
 }
 
 std::vector<int> DatesOf(const Plan& plan) {
@@ -338,17 +323,6 @@ TEST(Fragments, AreOfTheHashOfAPlan) {
 
 // --- the model
 
-ModelConfig Modelled(const Windows& windows) {
-  ModelConfig model =
-      EvenModelOf(windows.Layout(), windows.MakePlan(), Topology{windows.workers, 1});
-  model.sparsifier = {};
-  model.make_strategy = [resolved = windows.Resolved()] {
-    return FindStrategy("local-steps").make(resolved);
-  };
-  model.local_steps = LocalStepsOf(windows.Resolved());
-  return model;
-}
-
 // L9: the model counts the same payloads in each step as the live run.
 TEST(ModelledLocalSteps, CountWhatIsSent) {
   for (const int workers : {1, 2, 3}) {
@@ -358,7 +332,7 @@ TEST(ModelledLocalSteps, CountWhatIsSent) {
           {{"every", Whole(4)}, {"delay", Whole(delay)}, {"outer", Text("nesterov")}}, workers);
       if (delay < 4) windows.planner = {{"fragments", Whole(2)}, {"stripes", Whole(2)}};
       const auto live = Train(windows);
-      const ModelConfig model = Modelled(windows);
+      const ModelConfig model = ModelOf(windows);
       EXPECT_EQ(MethodMemoryBytes(model), live[0].memory);
       // Anchor and momentum of 77 elements, and the larger fragment, of the runs 6, 40, 20 and 11.
       EXPECT_EQ(live[0].memory, 4 * (2 * 77 + (delay < 4 ? 40u + 11 : 77u)));
@@ -386,17 +360,17 @@ double Exposed(const std::vector<ModelStep>& steps) {
 TEST(ModelledLocalSteps, HideAnExchangeBehindTheStepsOfItsDelay) {
   Windows windows = Dyadic({{"every", Whole(8)}});
   windows.tensors = {250'000};
-  const auto blocking = SimulateWindow(Modelled(windows), 0);
+  const auto blocking = SimulateWindow(ModelOf(windows), 0);
   ASSERT_EQ(blocking.size(), 8u);
   // A ring of two ranks sends 1 MB at 1 Gbit/s: 8 ms plus start-up, none of it hidden.
   EXPECT_NEAR(Exposed(blocking), 0.008 + 2e-4, 2e-4);
   windows.strategy["delay"] = Whole(1);  // a step takes 13 ms and more
-  const auto hidden = SimulateWindow(Modelled(windows), 0);
+  const auto hidden = SimulateWindow(ModelOf(windows), 0);
   EXPECT_EQ(Exposed(hidden), 0);
   EXPECT_NEAR(Seconds(blocking) - Seconds(hidden), Exposed(blocking), 1e-9);
   // Longer windows have less communication a step.
   windows.strategy = {{"every", Whole(32)}};
-  const auto seldom = SimulateWindow(Modelled(windows), 0);
+  const auto seldom = SimulateWindow(ModelOf(windows), 0);
   EXPECT_NEAR(Exposed(seldom), Exposed(blocking), 1e-9);
   EXPECT_LT(Seconds(seldom) / 32, Seconds(blocking) / 8);
 }
@@ -404,7 +378,7 @@ TEST(ModelledLocalSteps, HideAnExchangeBehindTheStepsOfItsDelay) {
 // Without communication, each step lasts as long as a step of one rank.
 TEST(ModelledLocalSteps, AreComputationBetweenDates) {
   Windows windows = Dyadic({{"every", Whole(8)}});
-  const auto steps = SimulateWindow(Modelled(windows), 2);
+  const auto steps = SimulateWindow(ModelOf(windows), 2);
   for (std::size_t s = 0; s + 1 < steps.size(); ++s) {
     const StepRecord& record = steps[s].records[0];
     EXPECT_EQ(record.exposed_communication_seconds, 0);

@@ -24,28 +24,19 @@ namespace {
 using std::chrono::milliseconds;
 using Worlds = std::vector<std::unique_ptr<Communicator>>;
 
-struct Transport {
-  const char* name;
-  Worlds (*make)(int ranks, int ranks_per_node);
-};
-
-class Conformance : public ::testing::TestWithParam<Transport> {
+class Conformance : public ::testing::TestWithParam<std::string> {
  protected:
   static Worlds Make(int ranks, int ranks_per_node) {
-    return GetParam().make(ranks, ranks_per_node);
+    return GetParam() == "tcp" ? MakeTcpWorlds(ranks, ranks_per_node)
+                               : MakeThreadsWorld(ranks, ranks_per_node);
   }
   static void Await(Communicator& communicator, Request& request) {
     while (!request.Test()) communicator.Idle(milliseconds(1));
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
-                         ::testing::Values(Transport{"threads", &MakeThreadsWorld},
-                                           Transport{"tcp",
-                                                     [](int ranks, int ranks_per_node) {
-                                                       return MakeTcpWorlds(ranks, ranks_per_node);
-                                                     }}),
-                         [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Transports, Conformance, ::testing::Values("threads", "tcp"),
+                         [](const auto& instance) { return instance.param; });
 
 TEST_P(Conformance, MessagesWithEqualTagKeepTheirOrder) {
   // Below and above the size that a transport may send before the receive is posted.
@@ -168,49 +159,42 @@ TEST_P(Conformance, IdleReturnsWhenAnOperationEndsAndWhenWoken) {
 
 TEST_P(Conformance, SplitNumbersByKeyAndKeepsMessagesApart) {
   auto world = Make(6, 2);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 6; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto& own = *world[static_cast<std::size_t>(rank)];
-      const auto node = own.Split(rank / 2, -rank, kDeadline);
-      EXPECT_EQ(node->rank(), 1 - rank % 2);
-      EXPECT_EQ(node->topology(), (Topology{2, 2}));
-      const auto across = own.Split(rank % 2, rank, kDeadline);
-      EXPECT_EQ(across->rank(), rank / 2);
-      EXPECT_EQ(across->topology(), (Topology{3, 1}));
-      // The same peer and tag on two communicators, posted in the opposite order.
-      if (rank == 0) {
-        const int one = 1;
-        const int two = 2;
-        const auto a = own.Isend(2, 0, Bytes(one));
-        const auto b = across->Isend(1, 0, Bytes(two));
-        while (!a->Test() || !b->Test()) own.Idle(milliseconds(1));
-      } else if (rank == 2) {
-        int one = 0;
-        int two = 0;
-        const auto b = across->Irecv(0, 0, Room(two));
-        EXPECT_EQ(b->peer(), 0);
-        const auto a = own.Irecv(0, 0, Room(one));
-        while (!a->Test() || !b->Test()) own.Idle(milliseconds(1));
-        EXPECT_EQ(one, 1);
-        EXPECT_EQ(two, 2);
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  OnThreads(6, [&](std::size_t number) {
+    const int rank = static_cast<int>(number);
+    auto& own = *world[number];
+    const auto node = own.Split(rank / 2, -rank, kDeadline);
+    EXPECT_EQ(node->rank(), 1 - rank % 2);
+    EXPECT_EQ(node->topology(), (Topology{2, 2}));
+    const auto across = own.Split(rank % 2, rank, kDeadline);
+    EXPECT_EQ(across->rank(), rank / 2);
+    EXPECT_EQ(across->topology(), (Topology{3, 1}));
+    // The same peer and tag on two communicators, posted in the opposite order.
+    if (rank == 0) {
+      const int one = 1;
+      const int two = 2;
+      const auto a = own.Isend(2, 0, Bytes(one));
+      const auto b = across->Isend(1, 0, Bytes(two));
+      while (!a->Test() || !b->Test()) own.Idle(milliseconds(1));
+    } else if (rank == 2) {
+      int one = 0;
+      int two = 0;
+      const auto b = across->Irecv(0, 0, Room(two));
+      EXPECT_EQ(b->peer(), 0);
+      const auto a = own.Irecv(0, 0, Room(one));
+      while (!a->Test() || !b->Test()) own.Idle(milliseconds(1));
+      EXPECT_EQ(one, 1);
+      EXPECT_EQ(two, 2);
+    }
+  });
 }
 
 TEST_P(Conformance, SplitThatCannotBeNumberedByNodeIsRefused) {
   auto world = Make(3, 2);
-  std::vector<std::thread> threads;
   std::array<std::string, 3> failures;
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      failures[rank] =
-          FailureOf([&] { (void)world[rank]->Split(0, -static_cast<int>(rank), kDeadline); });
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  OnThreads(3, [&](std::size_t rank) {
+    failures[rank] =
+        FailureOf([&] { (void)world[rank]->Split(0, -static_cast<int>(rank), kDeadline); });
+  });
   for (const auto& failure : failures) {
     EXPECT_SAYS(failure, "cannot be numbered node by node");
   }
@@ -264,14 +248,7 @@ TEST_P(Conformance, RingSumsAndCountsAsPlannedAlsoWhereItIsShaped) {
           for (const std::size_t n : {0, 1, 2, 1000, 300'001}) {
             std::vector<float> data(n);
             std::iota(data.begin(), data.end(), static_cast<float>(loop.rank()));
-            ExchangeBuffers buffers;
-            buffers.dense = data;
-            Traffic traffic;
-            loop.RunBlocking([&](Communicator& world) -> Task {
-              const Traffic before = Total(world.traffic());
-              co_await CoreCollective("ring-allreduce")->Run(world, buffers, 16);
-              traffic = Total(world.traffic()) - before;
-            });
+            const Traffic traffic = SumCounted(loop, *CoreCollective("ring-allreduce"), data);
             for (std::size_t i = 0; i < n; ++i)
               ASSERT_EQ(data[i], static_cast<float>(3 * i + 3)) << i << " of " << n;
             const std::vector<std::uint64_t> sizes(3, n * sizeof(float));
@@ -295,9 +272,7 @@ TEST_P(Conformance, SparseAllGatherWithUnequalCounts) {
       buffers.own = std::as_bytes(std::span(own));
       buffers.gathered = std::as_writable_bytes(std::span(gathered));
       buffers.capacity_bytes = most * sizeof(std::uint64_t);
-      loop.RunBlocking([&](Communicator& world) {
-        return CoreCollective("sparse-allgather")->Run(world, buffers, 16);
-      });
+      RunCounted(loop, *CoreCollective("sparse-allgather"), buffers);
       for (std::size_t r = 0; r < 3; ++r) {
         ASSERT_EQ(buffers.payloads[r].size(), sizes[r] * sizeof(std::uint64_t));
         for (std::size_t i = 0; i < sizes[r]; ++i) {
@@ -343,12 +318,9 @@ TEST_P(Conformance, LostRankEndsTasksWithoutWaitingForTheDeadline) {
   for (auto& world : worlds) {
     loops.push_back(std::make_unique<ProgressLoop>([&] { return std::move(world); }, kDeadline));
   }
-  std::vector<std::thread> threads;
-  for (auto& loop : loops) {
-    threads.emplace_back(
-        [&] { loop->RunBlocking([](Communicator& world) { return Barrier(world, 0); }); });
-  }
-  for (auto& thread : threads) thread.join();
+  OnThreads(loops.size(), [&](std::size_t rank) {
+    loops[rank]->RunBlocking([](Communicator& world) { return Barrier(world, 0); });
+  });
   std::promise<std::string> failure;
   loops[0]->Start([](Communicator& world) { return Barrier(world, 1); },
                   [&](std::exception_ptr error) {

@@ -28,9 +28,7 @@ void RunServed(int ranks, int ranks_per_node, int servers, milliseconds deadline
   for (auto& world : MakeThreadsWorld(ranks, ranks_per_node, progress.bells())) {
     loops.push_back(std::make_unique<ProgressLoop>(std::move(world), deadline, progress));
   }
-  std::vector<std::thread> threads;
-  for (const auto& loop : loops) threads.emplace_back([&] { body(*loop); });
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(loops.size(), [&](std::size_t rank) { body(*loops[rank]); });
 }
 
 TEST(SharedProgress, ManyRanksSumOnFewThreads) {
@@ -39,10 +37,7 @@ TEST(SharedProgress, ManyRanksSumOnFewThreads) {
     RunServed(kRanks, 1, servers, kDeadline, [](ProgressLoop& loop) {
       for (int step = 0; step < 3; ++step) {
         std::vector<float> values(100, static_cast<float>(loop.rank()));
-        ExchangeBuffers buffers;
-        buffers.dense = values;
-        const auto ring = CoreCollective("ring-allreduce");
-        loop.RunBlocking([&](Communicator& world) { return ring->Run(world, buffers, step); });
+        SumCounted(loop, *CoreCollective("ring-allreduce"), values, step);
         for (const float value : values) ASSERT_EQ(value, kRanks * (kRanks - 1) / 2);
       }
     });
@@ -162,8 +157,7 @@ TEST(SharedMemory, GathersWithoutRoom) {
     buffers.own = own->host();
     buffers.own_owner = own;
     buffers.capacity_bytes = kSparseElementBytes * kRanks;
-    const auto gather = CoreCollective("sparse-allgather");
-    loop.RunBlocking([&](Communicator& world) { return gather->Run(world, buffers, 0); });
+    RunCounted(loop, *CoreCollective("sparse-allgather"), buffers);
     ASSERT_EQ(buffers.payloads.size(), kRanks);
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
       EXPECT_EQ(buffers.payloads[rank].size(), kSparseElementBytes * (rank + 1));

@@ -54,45 +54,44 @@ Task Middle(Gate& first, Gate& second, int& locals, std::string& log) {
   co_await Leaf(second, locals, log, "b");
 }
 
-TEST(Task, IsLazyAndRunsNestedTasksInOrder) {
-  Gate first;
-  Gate second;
-  int locals = 0;
-  std::string log;
-  PendingRequests pending;
-  Task task = Middle(first, second, locals, log);
-  EXPECT_EQ(log, "");
-  EXPECT_FALSE(task.Resume(pending));
-  EXPECT_EQ(log, "a(");
-  ASSERT_EQ(pending.requests.size(), 1u);
-  first.open = true;
-  EXPECT_FALSE(task.Resume(pending));
-  EXPECT_EQ(log, "a(a)b(");
-  EXPECT_EQ(locals, 2);
-  second.open = true;
-  EXPECT_TRUE(task.Resume(pending));
-  EXPECT_EQ(log, "a(a)b(b)");
-  EXPECT_EQ(locals, 0);
-  EXPECT_EQ(first.alive + second.alive, 0);
+class TaskTest : public ::testing::Test {
+ protected:
+  Gate gate_, second_;
+  int locals_ = 0;
+  std::string log_, caught_;
+  PendingRequests pending_;
+};
+
+TEST_F(TaskTest, IsLazyAndRunsNestedTasksInOrder) {
+  Task task = Middle(gate_, second_, locals_, log_);
+  EXPECT_EQ(log_, "");
+  EXPECT_FALSE(task.Resume(pending_));
+  EXPECT_EQ(log_, "a(");
+  ASSERT_EQ(pending_.requests.size(), 1u);
+  gate_.open = true;
+  EXPECT_FALSE(task.Resume(pending_));
+  EXPECT_EQ(log_, "a(a)b(");
+  EXPECT_EQ(locals_, 2);
+  second_.open = true;
+  EXPECT_TRUE(task.Resume(pending_));
+  EXPECT_EQ(log_, "a(a)b(b)");
+  EXPECT_EQ(locals_, 0);
+  EXPECT_EQ(gate_.alive + second_.alive, 0);
   EXPECT_NO_THROW(task.RethrowIfFailed());
 }
 
-TEST(Task, DestroyedUnfinishedReleasesAllFrames) {
-  Gate first;
-  Gate second;
-  int locals = 0;
-  std::string log;
+TEST_F(TaskTest, DestroyedUnfinishedReleasesAllFrames) {
   {
-    Task task = Middle(first, second, locals, log);
-    PendingRequests pending;
-    EXPECT_FALSE(task.Resume(pending));
-    EXPECT_EQ(locals, 2);
-    EXPECT_EQ(first.alive, 1);
+    Task task = Middle(gate_, second_, locals_, log_);
+    EXPECT_FALSE(task.Resume(pending_));
+    EXPECT_EQ(locals_, 2);
+    EXPECT_EQ(gate_.alive, 1);
+    pending_.requests.clear();
   }
-  EXPECT_EQ(locals, 0);
-  EXPECT_EQ(first.alive, 0);
-  { Task never_started = Middle(first, second, locals, log); }
-  EXPECT_EQ(locals, 0);
+  EXPECT_EQ(locals_, 0);
+  EXPECT_EQ(gate_.alive, 0);
+  { Task never_started = Middle(gate_, second_, locals_, log_); }
+  EXPECT_EQ(locals_, 0);
 }
 
 Task Fails(Gate& gate, int& locals) {
@@ -114,42 +113,31 @@ Task Catches(Gate& gate, int& locals, std::string& caught) {
   co_await Complete(Wait(gate));
 }
 
-TEST(Task, ErrorsPassThroughNestedTasks) {
-  Gate gate;
-  int locals = 0;
-  PendingRequests pending;
-  Task task = Passes(gate, locals);
-  EXPECT_FALSE(task.Resume(pending));
-  gate.open = true;
-  EXPECT_TRUE(task.Resume(pending));
-  EXPECT_EQ(locals, 0);
+TEST_F(TaskTest, ErrorsPassThroughNestedTasks) {
+  Task task = Passes(gate_, locals_);
+  EXPECT_FALSE(task.Resume(pending_));
+  gate_.open = true;
+  EXPECT_TRUE(task.Resume(pending_));
+  EXPECT_EQ(locals_, 0);
   EXPECT_THROW(task.RethrowIfFailed(), std::runtime_error);
 }
 
-TEST(Task, ErrorsCanBeCaughtByTheAwaiter) {
-  Gate gate;
-  int locals = 0;
-  std::string caught;
-  PendingRequests pending;
-  Task task = Catches(gate, locals, caught);
-  EXPECT_FALSE(task.Resume(pending));
-  gate.open = true;
-  EXPECT_TRUE(task.Resume(pending));
-  EXPECT_EQ(caught, "inner");
+TEST_F(TaskTest, ErrorsCanBeCaughtByTheAwaiter) {
+  Task task = Catches(gate_, locals_, caught_);
+  EXPECT_FALSE(task.Resume(pending_));
+  gate_.open = true;
+  EXPECT_TRUE(task.Resume(pending_));
+  EXPECT_EQ(caught_, "inner");
   EXPECT_NO_THROW(task.RethrowIfFailed());
 }
 
-TEST(Task, ErrorOfARequestReachesTheCoroutine) {
-  Gate gate;
-  gate.lost = true;
-  int locals = 0;
-  std::string caught;
-  PendingRequests pending;
-  Task task = Catches(gate, locals, caught);
-  EXPECT_TRUE(task.Resume(pending));
+TEST_F(TaskTest, ErrorOfARequestReachesTheCoroutine) {
+  gate_.lost = true;
+  Task task = Catches(gate_, locals_, caught_);
+  EXPECT_TRUE(task.Resume(pending_));
   EXPECT_THROW(task.RethrowIfFailed(), std::runtime_error);
-  EXPECT_EQ(caught, "lost");
-  EXPECT_EQ(gate.alive, 0);
+  EXPECT_EQ(caught_, "lost");
+  EXPECT_EQ(gate_.alive, 0);
 }
 
 Task Receives(Gate& gate, std::size_t& sum) {
@@ -196,17 +184,13 @@ TEST(Task, ChainsThatNeverWaitDoNotGrowTheStack) {
   EXPECT_TRUE(empty.Resume(pending));
 }
 
-TEST(Task, MoveAssignmentDropsTheOldFrame) {
-  Gate gate;
-  int locals = 0;
-  std::string log;
-  Task task = Leaf(gate, locals, log, "a");
-  PendingRequests pending;
-  EXPECT_FALSE(task.Resume(pending));
-  EXPECT_EQ(locals, 1);
-  pending.requests.clear();
-  task = Leaf(gate, locals, log, "b");
-  EXPECT_EQ(locals, 0);
+TEST_F(TaskTest, MoveAssignmentDropsTheOldFrame) {
+  Task task = Leaf(gate_, locals_, log_, "a");
+  EXPECT_FALSE(task.Resume(pending_));
+  EXPECT_EQ(locals_, 1);
+  pending_.requests.clear();
+  task = Leaf(gate_, locals_, log_, "b");
+  EXPECT_EQ(locals_, 0);
 }
 
 }  // namespace

@@ -37,6 +37,12 @@ std::string HostOf(const TcpListener& listener) {
   return listener.address().substr(0, listener.address().find(' '));
 }
 
+std::string UntilFailure(Communicator& world, Request& request) {
+  return FailureOf([&] {
+    while (!request.Test()) world.Idle(kDeadline);
+  });
+}
+
 TEST(TcpListener, ListensWhereItIsTold) {
   EXPECT_EQ(HostOf(TcpListener()), "127.0.0.1");
   EXPECT_EQ(HostOf(TcpListener("lo")), "127.0.0.1");
@@ -70,9 +76,8 @@ TEST(TcpTransport, AddressesThatNoListenerMadeAreRefused) {
 }
 
 TEST(TcpTransport, StrangersAreTurnedAway) {
-  std::vector<TcpListener> listeners(2);
-  const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
-  const int port = PortOf(addresses[0]);
+  TcpRanks ranks(2);
+  const int port = PortOf(ranks.addresses[0]);
   // One speaks another protocol, one has no token, the others say nothing.
   std::vector<Socket> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(Connected(port));
@@ -82,10 +87,7 @@ TEST(TcpTransport, StrangersAreTurnedAway) {
   const std::string zeros(48, '\0');
   ASSERT_GT(::send(strangers[2].get(), zeros.data(), zeros.size(), MSG_NOSIGNAL), 0);
   std::vector<std::unique_ptr<Communicator>> worlds(2);
-  std::thread other(
-      [&] { worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline); });
-  worlds[0] = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
-  other.join();
+  OnThreads(2, [&](std::size_t rank) { worlds[rank] = ranks.World(rank); });
   for (const Socket& stranger : strangers) {
     char byte = 0;
     EXPECT_LE(::recv(stranger.get(), &byte, 1, 0), 0);
@@ -104,116 +106,86 @@ TEST(TcpTransport, StrangersAreTurnedAway) {
 }
 
 TEST(TcpTransport, RankThatDoesNotComeIsNamedWithBothAddresses) {
-  std::vector<TcpListener> listeners(3);
-  std::vector<std::string> addresses;
-  for (const auto& listener : listeners) addresses.push_back(listener.address());
-  const std::string failure = FailureOf([&] {
-    (void)MakeTcpWorld(std::move(listeners[0]), std::span(addresses).first(2), 0, 1,
-                       milliseconds(50));
-  });
+  TcpRanks ranks(2);
+  const std::vector<std::string>& addresses = ranks.addresses;
+  const std::string failure = FailureOf([&] { (void)ranks.World(0, milliseconds(50)); });
   EXPECT_SAYS(failure, "timeout: tcp: no connection between rank 0 at 127.0.0.1:" +
                            std::to_string(PortOf(addresses[0])) + " and rank 1 at 127.0.0.1:" +
                            std::to_string(PortOf(addresses[1])) + " within 50 ms");
   // The port of rank 0 is closed.
-  const std::string gone = FailureOf([&] {
-    (void)MakeTcpWorld(std::move(listeners[1]), std::span(addresses).first(2), 1, 1, kDeadline);
-  });
+  const std::string gone = FailureOf([&] { (void)ranks.World(1); });
   EXPECT_SAYS(gone, "comm: tcp: rank 1 at 127.0.0.1 does not reach rank 0 at 127.0.0.1:" +
                         std::to_string(PortOf(addresses[0])) +
                         " (Connection refused); it has ended");
 }
 
 TEST(TcpTransport, WaitForRanksIsStopped) {
-  std::vector<TcpListener> listeners(2);
-  const std::vector<std::string> addresses = {listeners[0].address(), listeners[1].address()};
+  TcpRanks ranks(2);
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_SAYS(FailureOf([&] {
-                (void)MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline,
-                                   {stop.get_token()});
-              }),
+  EXPECT_SAYS(FailureOf([&] { (void)ranks.World(0, kDeadline, {stop.get_token()}); }),
               "comm: tcp: stopped before all ranks had connected");
 }
 
 TEST(TcpTransport, RankThatEndsBeforeItConnectsIsNamedBeforeTheDeadline) {
-  std::vector<TcpListener> listeners(3);
-  std::vector<std::string> addresses;
-  for (const auto& listener : listeners) addresses.push_back(listener.address());
+  TcpRanks ranks(3);
+  const std::vector<std::string>& addresses = ranks.addresses;
   // Rank 2 has left when the others begin, rank 1 leaves because of it.
-  listeners.pop_back();
-  const auto says = [&](std::size_t rank) {
-    const std::string failure = FailureOf([&] {
-      (void)MakeTcpWorld(std::move(listeners[rank]), addresses, static_cast<int>(rank), 1,
-                         std::chrono::hours(1));
-    });
+  ranks.listeners.pop_back();
+  OnThreads(2, [&](std::size_t rank) {
+    const std::string failure = FailureOf([&] { (void)ranks.World(rank, std::chrono::hours(1)); });
     EXPECT_EQ(failure, "comm: tcp: rank 2 at 127.0.0.1:" + std::to_string(PortOf(addresses[2])) +
                            " is lost before it has connected to rank " + std::to_string(rank) +
                            " at 127.0.0.1:" + std::to_string(PortOf(addresses[rank])));
-  };
-  std::thread other([&] { says(1); });
-  says(0);
-  other.join();
+  });
 }
 
 TEST(TcpTransport, AnswerOfAnotherWorldIsRefused) {
-  std::vector<TcpListener> listeners(2);
-  const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
-  std::vector<std::string> others = addresses;
+  TcpRanks ranks(2);
+  std::vector<std::string> others = ranks.addresses;
   others[0].back() = others[0].back() == '0' ? '1' : '0';
   std::thread first([&] {
-    EXPECT_SAYS(
-        FailureOf([&] { (void)MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline); }),
-        "is lost before it has connected to rank 0");
+    EXPECT_SAYS(FailureOf([&] { (void)ranks.World(0); }),
+                "is lost before it has connected to rank 0");
   });
-  EXPECT_SAYS(
-      FailureOf([&] { (void)MakeTcpWorld(std::move(listeners[1]), others, 1, 1, kDeadline); }),
-      "is not rank 0 of 2");
+  EXPECT_SAYS(FailureOf([&] {
+                (void)MakeTcpWorld(std::move(ranks.listeners[1]), others, 1, 1, kDeadline);
+              }),
+              "is not rank 0 of 2");
   first.join();
 }
 
 // The kernel closes the connections of a killed process. All ranks notice it at once, whichever
 // rank they wait for.
 TEST(TcpTransport, KilledProcessIsNamedByWhoWaitsForAnotherRank) {
-  std::vector<TcpListener> listeners(3);
-  std::vector<std::string> addresses;
-  for (const auto& listener : listeners) addresses.push_back(listener.address());
+  TcpRanks ranks(3);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    listeners[0] = TcpListener();
-    listeners[1] = TcpListener();
-    const auto world = MakeTcpWorld(std::move(listeners[2]), addresses, 2, 1, kDeadline);
+    ranks.listeners[0] = TcpListener();
+    ranks.listeners[1] = TcpListener();
+    const auto world = ranks.World(2);
     while (true) world->Idle(std::chrono::seconds(1));
   }
   std::vector<std::unique_ptr<Communicator>> worlds(2);
-  std::thread other(
-      [&] { worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline); });
-  worlds[0] = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
-  other.join();
+  OnThreads(2, [&](std::size_t rank) { worlds[rank] = ranks.World(rank); });
   int value = 0;
   const auto receive = worlds[0]->Irecv(1, 0, Room(value));
   EXPECT_FALSE(receive->Test());
   kill(child, SIGKILL);
-  EXPECT_EQ(FailureOf([&] {
-              while (!receive->Test()) worlds[0]->Idle(kDeadline);
-            }),
-            "comm: rank 2 is lost");
+  EXPECT_EQ(UntilFailure(*worlds[0], *receive), "comm: rank 2 is lost");
   // A rank that leaves because of a lost rank tells the others which one.
-  listeners.clear();
+  ranks.listeners.clear();
   waitpid(child, nullptr, 0);
   worlds[0].reset();
   const auto later = worlds[1]->Irecv(0, 0, Room(value));
-  EXPECT_EQ(FailureOf([&] {
-              while (!later->Test()) worlds[1]->Idle(kDeadline);
-            }),
-            "comm: rank 2 is lost");
+  EXPECT_EQ(UntilFailure(*worlds[1], *later), "comm: rank 2 is lost");
 }
 
 // A loader's process, forked from a rank, outlives it: its copies of the connections must not hide
 // that the rank has died.
 TEST(TcpTransport, KilledProcessIsLostThoughItsChildLives) {
-  std::vector<TcpListener> listeners(2);
-  const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
+  TcpRanks ranks(2);
   int begun[2], ends[2];
   ASSERT_EQ(pipe(begun), 0);
   ASSERT_EQ(pipe(ends), 0);
@@ -222,23 +194,20 @@ TEST(TcpTransport, KilledProcessIsLostThoughItsChildLives) {
   ASSERT_GE(rank, 0);
   if (rank == 0) {
     close(ends[1]);
-    listeners[0] = TcpListener();
-    const auto world = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline);
+    ranks.listeners[0] = TcpListener();
+    const auto world = ranks.World(1);
     if (fork() == 0) {
       (void)!write(begun[1], &byte, 1);
       _exit(static_cast<int>(read(ends[0], &byte, 1)));  // 0, once the test has closed its end
     }
     while (true) world->Idle(std::chrono::seconds(1));
   }
-  const auto world = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
+  const auto world = ranks.World(0);
   ASSERT_EQ(read(begun[0], &byte, 1), 1);
   int value = 0;
   const auto receive = world->Irecv(1, 0, Room(value));
   kill(rank, SIGKILL);
-  EXPECT_EQ(FailureOf([&] {
-              while (!receive->Test()) world->Idle(kDeadline);
-            }),
-            "comm: rank 1 is lost");
+  EXPECT_EQ(UntilFailure(*world, *receive), "comm: rank 1 is lost");
   waitpid(rank, nullptr, 0);
   for (const int end : {begun[0], begun[1], ends[0], ends[1]}) close(end);
 }
@@ -246,41 +215,29 @@ TEST(TcpTransport, KilledProcessIsLostThoughItsChildLives) {
 // Rank 0 leaves in peace, rank 1 because of a failure: rank 2, which waits for rank 3, hears of it.
 TEST(TcpTransport, RankThatLeavesBecauseOfAFailureSaysWhoIsToBlame) {
   for (const bool first_leaves : {false, true}) {
-    std::vector<TcpListener> listeners(4);
-    std::vector<std::string> addresses;
-    for (const auto& listener : listeners) addresses.push_back(listener.address());
+    TcpRanks ranks(4);
     const auto failure = std::make_shared<TcpFailure>();
     std::vector<std::unique_ptr<Communicator>> worlds(4);
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < worlds.size(); ++rank) {
-      threads.emplace_back([&, rank] {
-        TcpSignals signals;
-        if (rank == 1) signals.failure = failure;
-        worlds[rank] = MakeTcpWorld(std::move(listeners[rank]), addresses, static_cast<int>(rank),
-                                    1, kDeadline, signals);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    OnThreads(worlds.size(), [&](std::size_t rank) {
+      TcpSignals signals;
+      if (rank == 1) signals.failure = failure;
+      worlds[rank] = ranks.World(rank, kDeadline, signals);
+    });
     int value = 0;
-    const auto until_failure = [&](Communicator& world, Request& request) {
-      return FailureOf([&] {
-        while (!request.Test()) world.Idle(kDeadline);
-      });
-    };
     if (first_leaves) {
       const auto lost = worlds[1]->Irecv(0, 0, Room(value));
       worlds[0].reset();
-      EXPECT_EQ(until_failure(*worlds[1], *lost), "comm: rank 0 is lost");
+      EXPECT_EQ(UntilFailure(*worlds[1], *lost), "comm: rank 0 is lost");
     }
     failure->why = "no good";
     failure->known = true;
     worlds[1].reset();
     const auto receive = worlds[2]->Irecv(3, 0, Room(value));
-    EXPECT_EQ(until_failure(*worlds[2], *receive),
+    EXPECT_EQ(UntilFailure(*worlds[2], *receive),
               first_leaves ? "comm: rank 0 is lost" : "comm: rank 1 is lost: no good");
     worlds[2].reset();  // passes on what it heard
     const auto last = worlds[3]->Irecv(2, 0, Room(value));
-    EXPECT_EQ(until_failure(*worlds[3], *last),
+    EXPECT_EQ(UntilFailure(*worlds[3], *last),
               first_leaves ? "comm: rank 0 is lost" : "comm: rank 1 is lost: no good");
   }
 }

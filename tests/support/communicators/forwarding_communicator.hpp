@@ -26,8 +26,6 @@ class ForwardingCommunicator : public Communicator {
   std::unique_ptr<Request> Irecv(int from, int tag, std::span<std::byte> buffer) override {
     return inner_->Irecv(from, tag, buffer);
   }
-  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
-  bool has_native_all_reduce() const noexcept override { return false; }
   void Idle(std::chrono::nanoseconds limit) override { inner_->Idle(limit); }
   void Wake() noexcept override { inner_->Wake(); }
   const TrafficByLink& traffic() const noexcept override { return inner_->traffic(); }

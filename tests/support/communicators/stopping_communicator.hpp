@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -44,7 +43,6 @@ class Stopping final : public ForwardingCommunicator {
    public:
     explicit Never(int peer) : peer_(peer) {}
     bool Test() override { return false; }
-    std::size_t bytes() const noexcept override { return 0; }
     int peer() const noexcept override { return peer_; }
 
    private:
@@ -72,7 +70,7 @@ inline std::vector<std::string> SaidWhereARankStops(const std::vector<StoppedRun
   }
   std::vector<std::string> said(cases.size());
   std::atomic<std::size_t> next{0};
-  const auto run_cases = [&] {
+  OnThreads(std::min(kAtOnce, cases.size()), [&](std::size_t) {
     for (std::size_t i = next++; i < cases.size(); i = next++) {
       const auto& [run, sent] = cases[i];
       const auto left = std::make_shared<std::atomic<int>>(sent);
@@ -89,10 +87,7 @@ inline std::vector<std::string> SaidWhereARankStops(const std::vector<StoppedRun
       const std::string expected = "rank " + std::to_string(run->stopped) + " does not answer";
       if (said[i].find(expected) != std::string::npos) said[i] = expected;
     }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < std::min(kAtOnce, cases.size()); ++i) threads.emplace_back(run_cases);
-  for (std::thread& thread : threads) thread.join();
+  });
   return said;
 }
 

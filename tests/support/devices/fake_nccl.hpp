@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -24,6 +25,7 @@
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/runtime.hpp"
 #include "core/transport/nccl/api.hpp"
+#include "core/transport/nccl/nccl.hpp"
 
 namespace sparfuse::testing {
 
@@ -358,6 +360,17 @@ inline const NcclApi& FakeNccl::Api() {
       },
   };
   return kApi;
+}
+
+// Of a rank whose card is emulated and named by the rank.
+inline NcclSetup EmulatedSetup(std::unique_ptr<Communicator> host,
+                               std::chrono::milliseconds deadline = std::chrono::seconds(60)) {
+  NcclSetup setup;
+  setup.card = "GPU-" + std::to_string(host->rank());
+  setup.host = std::move(host);
+  setup.device = {DeviceKind::kEmulated, 0};
+  setup.deadline = deadline;
+  return setup;
 }
 
 }  // namespace sparfuse::testing

@@ -22,6 +22,19 @@ namespace sparfuse::testing {
 // The value of an integer option.
 inline std::int64_t Whole(int value) { return value; }
 
+// The options of strategy "local-steps" for a rule of the outer step.
+struct WindowOptions {
+  int every = 1;
+  int delay = 0;
+  std::string outer = "average";
+  double mix = 0, rate = 1, momentum = 0;
+
+  operator Options() const {
+    return {{"every", Whole(every)}, {"delay", Whole(delay)},     {"outer", outer}, {"mix", mix},
+            {"outer_rate", rate},    {"outer_momentum", momentum}};
+  }
+};
+
 using Floats = std::vector<float>;
 
 // One rank's optimizer: updates w with gradient g at step t, from 1.
@@ -114,9 +127,7 @@ struct Windows {
   }
   Plan MakePlan() const {
     const GradientLayout layout = Layout();
-    const PlannerDescriptor& part = FindPlanner(kFragmentsPlanner);
-    return part.make(ResolveOptions(part.name, part.options, planner))
-        ->MakePlan({layout, {workers, 1}});
+    return PlanOf(kFragmentsPlanner, {layout, {workers, 1}}, planner);
   }
   LiveConfig Configure() const {
     LiveConfig config;
@@ -140,6 +151,18 @@ struct Windows {
     return config;
   }
 };
+
+// The steps of these windows in the model.
+inline ModelConfig ModelOf(const Windows& windows) {
+  ModelConfig model =
+      EvenModelOf(windows.Layout(), windows.MakePlan(), Topology{windows.workers, 1});
+  model.sparsifier = {};
+  model.make_strategy = [resolved = windows.Resolved()] {
+    return FindStrategy("local-steps").make(resolved);
+  };
+  model.local_steps = LocalStepsOf(windows.Resolved());
+  return model;
+}
 
 // Floats of the host that an engine sees in its own memory, and writes there.
 class SeenByEngine {

@@ -193,33 +193,24 @@ class DeviceLanes final : public Lanes {
     OpReport& report = *reports_.OnDevice(handle);
     Enqueued& enqueued = Of(handle);
     enqueued.stream = lane.stream;
-    Span span;
-    span.lane = LaneName(&lane == &compute_ ? Lane::kCompute : Lane::kSide);
     WaitBefore(started, lane.stream);
     const gpu::GpuEvent& begin = timeline_.Begin(lane.stream);
     if (const auto* pack = op.If<PackRequest>()) {
-      span.kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
-      span.label = step_.layout.tensor(pack->tensor).name;
       Pack(*pack, lane.stream, report);
     } else if (started.selection != nullptr) {
-      span.kind = SpanKind::kSparsify;
-      span.label = started.selection->name;
       Sparsify(*started.selection, lane, report, enqueued);
-    } else if (const auto* apply = op.If<ApplyRequest>();
-               apply != nullptr && apply->to == ApplyTo::kAnchor) {
-      span.kind = SpanKind::kOuter;
+    } else if (op.If<MergeRequest>()) {
+      TakeSum(*started.exchange, {nullptr, 1.0f, false}, lane, report);
+    } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
       MoveAnchor(*apply, started.exchange, lane, report);
-    } else if (apply != nullptr && apply->to == ApplyTo::kInnerState) {
-      span.kind = SpanKind::kOuter;
+    } else if (apply->to == ApplyTo::kInnerState) {
       RenewInnerState(*apply, started.exchange);
     } else {
-      span.kind = SpanKind::kDecompress;
-      if (op.If<MergeRequest>()) {
-        TakeSum(*started.exchange, {nullptr, 1.0f, false}, lane, report);
-      } else {
-        TakeSum(*started.exchange, {step_.averaged.data(), Average(), true}, lane, report);
-      }
+      TakeSum(*started.exchange, {step_.averaged.data(), Average(), true}, lane, report);
     }
+    Span span{SpanKindOf(op),
+              std::string(LaneName(&lane == &compute_ ? Lane::kCompute : Lane::kSide)),
+              LabelOf(started, step_.layout)};
     enqueued.end = &timeline_.End(lane.stream, begin, std::move(span), op.payload_bytes);
     gpu::StreamWait(lane.reports.view(), *enqueued.end);
     reports_.Fetch(lane.reports.view(), handle);
@@ -446,12 +437,8 @@ class DeviceLanes final : public Lanes {
     std::size_t from = 0;
     for (const Range& part : exchange->op->parts) {
       const bool last = apply.last && &part == &exchange->op->parts.back();
-      if (sparse) {
-        anchors.StepOnDevice(part, step_.FlatOf(part), 1.0f, last, lane.workspace);
-      } else {
-        anchors.StepOnDevice(part, apart == nullptr ? step_.FlatOf(part) : apart + from, Average(),
-                             last, lane.workspace);
-      }
+      const float* const sum = sparse || apart == nullptr ? step_.FlatOf(part) : apart + from;
+      anchors.StepOnDevice(part, sum, sparse ? 1.0f : Average(), last, lane.workspace);
       from += part.size();
     }
   }

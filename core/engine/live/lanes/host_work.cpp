@@ -18,36 +18,28 @@ void ThrowNotFinite(const LaneSetup& setup, const PackRequest& pack) {
   const auto& windows = setup.config.local_steps;
   const bool own = pack.source == PackSource::kGradient;
   const bool inner = pack.source == PackSource::kInnerState;
-  SPARFUSE_THROW(
-      kNumeric, std::string(own     ? "gradient of "
-                            : inner ? "what the inner optimizer keeps of "
-                                    : "the change by local steps of ") +
-                    step.layout.tensor(pack.tensor).name + " has a NaN or an infinity at step " +
-                    std::to_string(step.number) +
-                    (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
+  SPARFUSE_THROW(kNumeric,
+                 own     ? "gradient of "
+                 : inner ? "what the inner optimizer keeps of "
+                         : "the change by local steps of ",
+                 step.layout.tensor(pack.tensor).name, " has a NaN or an infinity at step ",
+                 step.number,
+                 (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
 }
 
 double HostWork::Do(LiveOp& local) {
   LiveStep& step = setup_.step;
   Op& op = *local.op;
   const double begin = step.Now();
-  SpanKind kind = SpanKind::kDecompress;
-  std::string label;
   if (const auto* pack = op.If<PackRequest>()) {
-    kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
-    label = step.layout.tensor(pack->tensor).name;
     Pack(*pack);
   } else if (op.If<SparsifyRequest>()) {
-    kind = SpanKind::kSparsify;
-    label = local.selection->name;
     op.payload_bytes = Sparsify(*local.selection);
   } else if (op.If<MergeRequest>()) {
     TakeSum(*local.exchange, {Target::Place::kFlat, 1.0f});
   } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
-    kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
   } else if (apply->to == ApplyTo::kInnerState) {
-    kind = SpanKind::kOuter;
     RenewInnerState(*apply, local.exchange);
   } else {
     TakeSum(*local.exchange,
@@ -55,8 +47,8 @@ double HostWork::Do(LiveOp& local) {
              1.0f / static_cast<float>(setup_.workers)});
   }
   const double end = step.Now();
-  step.timeline.Add(
-      {kind, std::string(LaneName(lane_)), std::move(label), begin, end, op.payload_bytes});
+  step.timeline.Add({SpanKindOf(op), std::string(LaneName(lane_)), LabelOf(local, step.layout),
+                     begin, end, op.payload_bytes});
   return end;
 }
 
@@ -89,10 +81,6 @@ bool HostWork::Nonfinite(std::size_t tensor) const {
     return true;
   }
   return false;
-}
-
-bool HostWork::ReadsUnchecked(const Selection& selection) const {
-  return setup_.config.on_nonfinite && setup_.step.ReadsGradient(selection.range);
 }
 
 bool HostWork::ReplaceNonfinite(Selection& selection) {
@@ -180,10 +168,6 @@ void HostWork::TakeAtRate(Selection& selection) {
   selection.source = {x.data(), n, {}};
 }
 
-const FeedbackRule* HostWork::RuleOf(const Selection& selection) const {
-  return selection.residual.size == 0 ? nullptr : setup_.config.feedback.rule.get();
-}
-
 // Replaces the source by the rule's combination of gradient and residual.
 void HostWork::Compensate(const FeedbackRule& rule, Selection& selection) {
   const std::size_t n = selection.source.size;
@@ -248,9 +232,8 @@ void HostWork::Code(Selection& selection) {
 // run shows its selection.
 void HostWork::Accumulate(Selection& selection) {
   if (!AddFinite(selection.source.host(), selection.residual.host(), pool_)) {
-    SPARFUSE_THROW(kNumeric, "the accumulated gradient of " + selection.name +
-                                 " has a NaN or an infinity at step " +
-                                 std::to_string(setup_.step.number));
+    SPARFUSE_THROW(kNumeric, "the accumulated gradient of ", selection.name,
+                   " has a NaN or an infinity at step ", setup_.step.number);
   }
   selection.slot.count = 0;
   selection.missing = 0;
@@ -299,20 +282,14 @@ void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchan
   Anchors& anchors = *setup_.step.anchors;
   if (apply.own) return anchors.Restart(*apply.own);
   const float scale = 1.0f / static_cast<float>(setup_.workers);
-  if (exchange->op->sparse()) {
-    TakeSum(*exchange, {Target::Place::kFlat, scale});
-    for (const Range& part : exchange->op->parts) {
-      const bool last = apply.last && &part == &exchange->op->parts.back();
-      anchors.Step(part, {setup_.step.FlatOf(part), part.size()}, 1.0f, last, pool_);
-    }
-    return;
-  }
-  const std::span<const float> sums = exchange->buffers.dense;
-  std::size_t from = 0;
+  const bool sparse = exchange->op->sparse();
+  if (sparse) TakeSum(*exchange, {Target::Place::kFlat, scale});
+  const float* sums = exchange->buffers.dense.data();
   for (const Range& part : exchange->op->parts) {
     const bool last = apply.last && &part == &exchange->op->parts.back();
-    anchors.Step(part, sums.subspan(from, part.size()), scale, last, pool_);
-    from += part.size();
+    const float* const sum = sparse ? setup_.step.FlatOf(part) : sums;
+    anchors.Step(part, {sum, part.size()}, sparse ? 1.0f : scale, last, pool_);
+    if (!sparse) sums += part.size();
   }
 }
 
@@ -435,26 +412,14 @@ SparsePayload HostWork::Decode(const ExchangeState& exchange, std::span<const st
   const auto indices = decoded_.indices.host().subspan(rank * capacity, capacity);
   const auto values = decoded_.values.host().subspan(rank * capacity, capacity);
   if (!coding.of_selections()) return DecodePayload(payload, whole.size(), indices, values);
-  std::size_t count = 0;
-  for (const Selection* part : exchange.payload.parts) {
-    if (part->whole) continue;
-    const std::size_t n = part->range.size();
-    const auto to = indices.subspan(count);
-    const auto decoded =
-        coding.indices == IndexCoding::kU12
-            ? DecodeChunks(coding.Of(part->density), payload, n, to, values.subspan(count))
-            : coder_.Decode(payload, n, to, values.subspan(count), pool_);
-    const auto base = static_cast<std::uint32_t>(part->range.begin - whole.begin);
-    for (std::uint32_t& index : indices.subspan(count, decoded.payload.indices.size())) {
-      index += base;
-    }
-    count += decoded.payload.indices.size();
-    payload = payload.subspan(decoded.bytes);
-  }
-  if (!payload.empty()) {
-    SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(payload.size()) +
-                              " bytes after the selections of rank " + std::to_string(rank));
-  }
+  const std::size_t count =
+      DecodeSelections(exchange, payload, rank, indices, values,
+                       [&](const Selection& part, auto bytes, auto to, auto values_to) {
+                         const std::size_t n = part.range.size();
+                         return coding.indices == IndexCoding::kU12
+                                    ? DecodeChunks(coding.Of(part.density), bytes, n, to, values_to)
+                                    : coder_.Decode(bytes, n, to, values_to, pool_);
+                       });
   return {indices.first(count), values.first(count)};
 }
 

@@ -31,14 +31,18 @@ class HostWork {
   bool Nonfinite(std::size_t tensor) const;
   // With LiveConfig::on_nonfinite: whether the selection reads a gradient that nobody has looked
   // at.
-  bool ReadsUnchecked(const Selection& selection) const;
+  bool ReadsUnchecked(const Selection& selection) const {
+    return setup_.config.on_nonfinite && setup_.step.ReadsGradient(selection.range);
+  }
   // Gives the selection zeros if its gradient is not finite. Returns whether it did.
   bool ReplaceNonfinite(Selection& selection);
   std::uint64_t Sparsify(Selection& selection);  // payload bytes
   std::uint64_t SparsifyOnly(Selection& selection);
   void CorrectMomentum(Selection& selection);
   void TakeAtRate(Selection& selection);
-  const FeedbackRule* RuleOf(const Selection& selection) const;  // null: none from outside
+  const FeedbackRule* RuleOf(const Selection& selection) const {  // null: none from outside
+    return selection.residual.size == 0 ? nullptr : setup_.config.feedback.rule.get();
+  }
   void Compensate(const FeedbackRule& rule, Selection& selection);
   void Select(Selection& selection);
   void Code(Selection& selection);

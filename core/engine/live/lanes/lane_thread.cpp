@@ -1,8 +1,7 @@
 #include "core/engine/live/lanes/lane_thread.hpp"
 
-#include <condition_variable>
+#include <atomic>
 #include <exception>
-#include <mutex>
 #include <utility>
 
 namespace sparfuse {
@@ -45,21 +44,13 @@ namespace {
 struct Job {
   enum class State { kQueued, kRunning, kEnded };
   std::function<void()> work;
-  std::mutex mutex;
-  std::condition_variable changed;
-  State state = State::kQueued;
-  std::exception_ptr error;
+  std::atomic<State> state = State::kQueued;
+  std::exception_ptr error;  // read once the job has ended
 
-  bool Begin() {
-    std::lock_guard lock(mutex);
-    if (state != State::kQueued) return false;
-    state = State::kRunning;
-    return true;
-  }
-  void End() {
-    std::lock_guard lock(mutex);
-    state = State::kEnded;
-    changed.notify_all();
+  // Whether the job was queued, and is in `next` now.
+  bool Leave(State next) {
+    State queued = State::kQueued;
+    return state.compare_exchange_strong(queued, next);
   }
 };
 
@@ -67,18 +58,13 @@ class JobRequest final : public Request {
  public:
   explicit JobRequest(std::shared_ptr<Job> job) : job_(std::move(job)) {}
   ~JobRequest() override {
-    std::unique_lock lock(job_->mutex);
-    if (job_->state == Job::State::kQueued) job_->state = Job::State::kEnded;
-    job_->changed.wait(lock, [this] { return job_->state == Job::State::kEnded; });
+    if (!job_->Leave(Job::State::kEnded)) job_->state.wait(Job::State::kRunning);
   }
   bool Test() override {
-    std::lock_guard lock(job_->mutex);
     if (job_->state != Job::State::kEnded) return false;
     if (job_->error) std::rethrow_exception(job_->error);
     return true;
   }
-  std::size_t bytes() const noexcept override { return 0; }
-  int peer() const noexcept override { return -1; }
 
  private:
   std::shared_ptr<Job> job_;
@@ -90,13 +76,14 @@ std::unique_ptr<Request> JobThread::Start(std::function<void()> work) {
   const auto job = std::make_shared<Job>();
   job->work = std::move(work);
   thread_.Add([this, job] {
-    if (!job->Begin()) return;
+    if (!job->Leave(Job::State::kRunning)) return;
     try {
       job->work();
     } catch (...) {
       job->error = std::current_exception();
     }
-    job->End();
+    job->state = Job::State::kEnded;
+    job->state.notify_all();
     loop_.Wake();
   });
   return std::make_unique<JobRequest>(job);

@@ -39,8 +39,6 @@ class EventRequest final : public Request {
     if (told_->error) std::rethrow_exception(told_->error);
     return true;
   }
-  std::size_t bytes() const noexcept override { return 0; }
-  int peer() const noexcept override { return -1; }
 
  private:
   struct Told {
@@ -61,10 +59,6 @@ void Grow(AnyBuffer& buffer, std::size_t size, Device device, std::string_view w
 }
 
 bool OnHost(const Selection& selection) { return selection.device.kind == DeviceKind::kHost; }
-
-std::uint32_t BaseOf(const Selection& part, const Op& exchange) {
-  return static_cast<std::uint32_t>(part.range.begin - exchange.range().begin);
-}
 
 bool AnyOnHost(const Payload& payload) {
   return std::ranges::any_of(payload.parts, [](const Selection* part) { return OnHost(*part); });
@@ -144,26 +138,24 @@ class DeviceStaging final : public ExchangeStaging {
     const Op& op = *state.op;
     const Payload& payload = state.payload;
     if (!payload.parts.empty() && payload.parts.front()->accumulated) {
-      SPARFUSE_THROW(kUnsupported, op.label() +
-                                       ": its collective selects from accumulated gradients, which "
-                                       "lie on a device; expected device \"cpu\"");
+      SPARFUSE_THROW(kUnsupported, op.label(),
+                     ": its collective selects from accumulated gradients, which "
+                     "lie on a device; expected device \"cpu\"");
     }
     DeviceExchange& at = state.device;
     ExchangeBuffers& buffers = state.buffers;
     const std::size_t room = buffers.capacity_bytes * setup_.workers;
     const bool stays = StaysOnDevice(communicator);
     if (payload.forwarded != nullptr && stays) {
-      SPARFUSE_THROW(kUnsupported,
-                     op.label() +
-                         ": its channel sends from a device, but its payload came over another "
-                         "channel to the host; expected transport \"mpi\" or \"threads\"");
+      SPARFUSE_THROW(kUnsupported, op.label(),
+                     ": its channel sends from a device, but its payload came over another "
+                     "channel to the host; expected transport \"mpi\" or \"threads\"");
     }
     const bool joined = payload.coded && setup_.coding.of_selections();
     if (joined && stays) {
-      SPARFUSE_THROW(kUnsupported,
-                     op.label() +
-                         ": selections are coded one by one in host memory, but its channel sends "
-                         "from a device; expected transport \"mpi\" or \"threads\"");
+      SPARFUSE_THROW(kUnsupported, op.label(),
+                     ": selections are coded one by one in host memory, but its channel sends "
+                     "from a device; expected transport \"mpi\" or \"threads\"");
     }
     const bool merged_on_host = joined || AnyOnHost(payload) || payload.forwarded != nullptr;
     if (merged_on_host || !stays) {
@@ -238,6 +230,12 @@ class DeviceStaging final : public ExchangeStaging {
     op.payload_bytes = payload.whole_bytes + at.own_bytes[0];
   }
 
+  // Copies what belongs to a selection to memory of the host.
+  void Fetch(const Selection& part, void* to, const void* from, std::size_t bytes) {
+    if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
   // Joins whole tensors and selections that are coded already in at.own.
   Task JoinCoded(ExchangeState& state) {
     Op& op = *state.op;
@@ -245,13 +243,8 @@ class DeviceStaging final : public ExchangeStaging {
     std::byte* coded = whole + state.payload.whole_bytes;
     for (const Selection* part : state.payload.parts) {
       if (part->whole) {
-        const std::size_t bytes = part->encoded.size();
-        if (OnHost(*part)) {
-          std::memcpy(whole, part->encoded.data(), bytes);
-        } else {
-          gpu::CopyAsync(out_.view(), whole, part->encoded.data(), bytes);
-        }
-        whole += bytes;
+        Fetch(*part, whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
       } else {
         std::memcpy(coded, part->coded.data(), part->coded_bytes);
         coded += part->coded_bytes;
@@ -276,21 +269,17 @@ class DeviceStaging final : public ExchangeStaging {
                               : reinterpret_cast<std::uint32_t*>(whole + payload.whole_bytes);
     auto* const values = payload.coded ? at.merged_values.data()
                                        : reinterpret_cast<float*>(indices + payload.with_indices);
-    const auto fetch = [&](const Selection& part, void* to, const void* from, std::size_t bytes) {
-      if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
-      if (bytes > 0) std::memcpy(to, from, bytes);
-    };
     std::size_t merged = CopyForwarded(op.range(), payload, indices, values);
     const std::size_t forwarded = merged;
     for (const Selection* part : payload.parts) {
       if (part->whole) {
-        fetch(*part, whole, part->encoded.data(), part->encoded.size());
+        Fetch(*part, whole, part->encoded.data(), part->encoded.size());
         whole += part->encoded.size();
         continue;
       }
       const std::size_t count = part->slot.count;
-      fetch(*part, indices + merged, part->slot.indices.data, count * sizeof(std::uint32_t));
-      fetch(*part, values + merged, part->slot.values.data, count * sizeof(float));
+      Fetch(*part, indices + merged, part->slot.indices.data, count * sizeof(std::uint32_t));
+      Fetch(*part, values + merged, part->slot.values.data, count * sizeof(float));
       merged += count;
     }
     co_await Reach(state);
@@ -421,22 +410,12 @@ class DeviceStaging final : public ExchangeStaging {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto indices = at.merged_indices.span().subspan(rank * capacity, capacity);
       const auto values = at.merged_values.span().subspan(rank * capacity, capacity);
-      auto bytes = state.buffers.payloads[rank].subspan(WholeBytesOf(payload, rank));
-      std::size_t count = 0;
-      for (const Selection* part : payload.parts) {
-        if (part->whole) continue;
-        const auto to = indices.subspan(count);
-        const auto decoded = DecodeChunks(setup_.coding.Of(part->density), bytes,
-                                          part->range.size(), to, values.subspan(count));
-        const std::size_t came = decoded.payload.indices.size();
-        for (std::uint32_t& index : to.first(came)) index += BaseOf(*part, *state.op);
-        count += came;
-        bytes = bytes.subspan(decoded.bytes);
-      }
-      if (!bytes.empty()) {
-        SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(bytes.size()) +
-                                  " bytes after the selections of rank " + std::to_string(rank));
-      }
+      const std::size_t count = DecodeSelections(
+          state, state.buffers.payloads[rank].subspan(WholeBytesOf(payload, rank)), rank, indices,
+          values, [&](const Selection& part, auto bytes, auto to, auto values_to) {
+            return DecodeChunks(setup_.coding.Of(part.density), bytes, part.range.size(), to,
+                                values_to);
+          });
       auto* const on_device = reinterpret_cast<std::uint32_t*>(
           at.decoded.data() + rank * capacity * kSparseElementBytes);
       auto* const values_on_device = reinterpret_cast<float*>(on_device + capacity);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
+#include "core/base/error.hpp"
 #include "core/coding/payload_coding.hpp"
 #include "core/device/runtime.hpp"
 #include "core/engine/live/live_state.hpp"
@@ -48,6 +50,11 @@ std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup);
 std::unique_ptr<ExchangeStaging> MakeDeviceStaging(const StagingSetup& setup, ProgressLoop& loop,
                                                    gpu::EventPool& events);
 
+// The place of a selection's first element in the range of an exchange.
+inline std::uint32_t BaseOf(const Selection& part, const Op& exchange) {
+  return static_cast<std::uint32_t>(part.range.begin - exchange.range().begin);
+}
+
 // Sums over the parts: capacities, counts and ranges of the payload, sizes of state.buffers.
 void MeasurePayload(const StagingSetup& setup, ExchangeState& state);
 // Concatenates the forwarded payloads, unchanged: all indices to `indices`, all values to `values`.
@@ -60,5 +67,29 @@ std::size_t WholeBytesOf(const Payload& payload, std::size_t member);
 void RequireWhole(const ExchangeState& state);
 // Throws Error{kInternal} unless the parts have `taken` all returned elements.
 void RequireAllTaken(const ExchangeState& state, std::size_t taken);
+
+// Decodes a rank's selections, which are coded one by one, to indices of the exchange's range.
+// Returns their number. decode(selection, bytes, indices, values) decodes the first of them, with
+// indices of its own range. Throws Error{kComm} if bytes are left over.
+template <class Decode>
+std::size_t DecodeSelections(const ExchangeState& state, std::span<const std::byte> payload,
+                             std::size_t rank, std::span<std::uint32_t> indices,
+                             std::span<float> values, const Decode& decode) {
+  std::size_t count = 0;
+  for (const Selection* part : state.payload.parts) {
+    if (part->whole) continue;
+    const auto to = indices.subspan(count);
+    const auto decoded = decode(*part, payload, to, values.subspan(count));
+    const std::size_t came = decoded.payload.indices.size();
+    for (std::uint32_t& index : to.first(came)) index += BaseOf(*part, *state.op);
+    count += came;
+    payload = payload.subspan(decoded.bytes);
+  }
+  if (!payload.empty()) {
+    SPARFUSE_THROW(kComm, "malformed sparse payload: ", payload.size(),
+                   " bytes after the selections of rank ", rank);
+  }
+  return count;
+}
 
 }  // namespace sparfuse

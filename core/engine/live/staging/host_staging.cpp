@@ -46,7 +46,7 @@ class HostStaging final : public ExchangeStaging {
     if (payload.gathered.size() < room) payload.gathered = Buffer<std::byte>::Room(room);
 
     const std::size_t bytes =
-        setup_.coding.of_selections() ? JoinCoded(payload) : MergeSlots(state.op->range(), payload);
+        setup_.coding.of_selections() ? JoinCoded(payload) : MergeSlots(*state.op, payload);
     state.op->payload_bytes = bytes;
     buffers.own = payload.own->host().first(bytes);
     if (payload.in_place) buffers.own_owner = payload.own;
@@ -58,7 +58,8 @@ class HostStaging final : public ExchangeStaging {
   }
 
   // Merges selections into one payload, with indices of the exchange's range; returns its bytes.
-  std::size_t MergeSlots(Range range, Payload& payload) {
+  std::size_t MergeSlots(const Op& exchange, Payload& payload) {
+    const Range range = exchange.range();
     std::byte* whole = payload.own->data();
     std::byte* const coded = whole + payload.whole_bytes;
     if (payload.coded) merged_.Reserve(payload.capacity);
@@ -73,7 +74,7 @@ class HostStaging final : public ExchangeStaging {
         whole += part->encoded.size();
         continue;
       }
-      const auto base = static_cast<std::uint32_t>(part->range.begin - range.begin);
+      const std::uint32_t base = BaseOf(*part, exchange);
       const auto from = part->slot.indices.host();
       for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] = from[i] + base;
       std::copy_n(part->slot.values.data, part->slot.count, values + merged);
@@ -95,8 +96,8 @@ class HostStaging final : public ExchangeStaging {
       const Buffer<std::byte>& from = part->whole ? part->encoded : part->coded;
       const std::size_t bytes = part->whole ? from.size() : part->coded_bytes;
       if (bytes > static_cast<std::size_t>(payload.own->data() + payload.own->size() - to)) {
-        SPARFUSE_THROW(kInternal, "the code of " + part->name + " has " + std::to_string(bytes) +
-                                      " bytes, more than its payload has room for");
+        SPARFUSE_THROW(kInternal, "the code of ", part->name, " has ", bytes,
+                       " bytes, more than its payload has room for");
       }
       std::memcpy(to, from.data(), bytes);
       to += bytes;
@@ -109,9 +110,8 @@ class HostStaging final : public ExchangeStaging {
     const Payload& payload = state.payload;
     if (payload.indexed.size() != 1 || payload.whole_bytes > 0) {
       SPARFUSE_THROW(
-          kUnsupported,
-          state.op->label() +
-              " has gaps: a collective that selects needs units whose tensors are all sparsified");
+          kUnsupported, state.op->label(),
+          " has gaps: a collective that selects needs units whose tensors are all sparsified");
     }
     return {payload.parts.front()->residual.data, state.op->range().size()};
   }
@@ -185,8 +185,8 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
   if (payload.whole_of) payload.whole = *payload.whole_of;
   if (payload.forwarded != nullptr) {
     if (setup.coding != PayloadCoding{} || payload.forwarded->payload.coded) {
-      SPARFUSE_THROW(kInternal,
-                     label + ": its payloads are sent on as they came, but they are coded");
+      SPARFUSE_THROW(kInternal, label,
+                     ": its payloads are sent on as they came, but they are coded");
     }
     for (const auto each : payload.forwarded->buffers.payloads) {
       payload.with_indices += each.size() / kSparseElementBytes;
@@ -194,9 +194,8 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
   }
   payload.capacity = payload.shared_capacity.value_or(payload.capacity);
   if (payload.with_indices > payload.capacity) {
-    SPARFUSE_THROW(kInternal, label + ": " + std::to_string(payload.with_indices) +
-                                  " elements to send, but room for " +
-                                  std::to_string(payload.capacity));
+    SPARFUSE_THROW(kInternal, label, ": ", payload.with_indices, " elements to send, but room for ",
+                   payload.capacity);
   }
   payload.coded = setup.coding != PayloadCoding{} && payload.capacity > 0;
   const std::size_t indexed_bytes =
@@ -237,18 +236,16 @@ void RequireWhole(const ExchangeState& state) {
   for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
     const std::size_t whole_bytes = WholeBytesOf(state.payload, rank);
     if (payloads[rank].size() >= whole_bytes) continue;
-    SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
-                              std::to_string(payloads[rank].size()) + " bytes: expected at least " +
-                              std::to_string(whole_bytes) + " for whole tensors");
+    SPARFUSE_THROW(kComm, "payload of rank ", rank, " has ", payloads[rank].size(),
+                   " bytes: expected at least ", whole_bytes, " for whole tensors");
   }
 }
 
 void RequireAllTaken(const ExchangeState& state, std::size_t taken) {
   const std::size_t returned = state.buffers.returned.size() / kSparseElementBytes;
   if (taken == returned) return;
-  SPARFUSE_THROW(kInternal, state.op->label() + ": " + std::to_string(returned) +
-                                " elements came back, but only " + std::to_string(taken) +
-                                " of them have indices of a selection");
+  SPARFUSE_THROW(kInternal, state.op->label(), ": ", returned, " elements came back, but only ",
+                 taken, " of them have indices of a selection");
 }
 
 std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup) {

@@ -31,32 +31,25 @@ class WithinNodes final : public Strategy {
   }
 };
 
-LiveConfig OneTensor(Topology topology, std::unique_ptr<Strategy> strategy) {
+LiveConfig OneTensor(Topology topology) {
   LiveConfig config;
   config.layout.Add("weight", {kElements}, kElements);
   config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
   config.topology = topology;
-  config.strategy = std::move(strategy);
   config.dense_collective = CoreCollective("ring-allreduce");
   config.deadline = kLiveDeadline;
   return config;
 }
 
-LiveConfig OneSparseTensor(Topology topology, std::unique_ptr<Strategy> strategy) {
-  LiveConfig config = OneTensor(topology, std::move(strategy));
-  config.plan = {{Unit{0, 1, Sparsified::kAhead, 0.05}}};
-  config.sparsifier = FindSparsifier("topk").make({}, 1);
-  config.sparse_collective = CoreCollective("sparse-allgather");
-  return config;
-}
-
-// Runs one step on every rank and returns the records.
-std::vector<StepRecord> OneStep(const std::function<LiveConfig()>& configure, int ranks,
-                                int ranks_per_node) {
-  std::vector<StepRecord> records(static_cast<std::size_t>(ranks));
-  RunRanks(ranks, ranks_per_node, kLiveDeadline, [&](ProgressLoop& loop) {
+// Runs one step of a dense tensor on every rank and returns the records.
+std::vector<StepRecord> OneStep(Topology topology,
+                                const std::function<void(LiveConfig&)>& configure) {
+  std::vector<StepRecord> records(static_cast<std::size_t>(topology.ranks));
+  RunRanks(topology.ranks, topology.ranks_per_node, kLiveDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
-    LiveEngine engine(configure(), loop, pool);
+    LiveConfig config = OneTensor(topology);
+    configure(config);
+    LiveEngine engine(std::move(config), loop, pool);
     const std::vector<float> gradient(kElements, 1.0f);
     engine.BeginStep(0, false);
     engine.AnnounceGradient(0, gradient);
@@ -67,18 +60,27 @@ std::vector<StepRecord> OneStep(const std::function<LiveConfig()>& configure, in
   return records;
 }
 
+// The same of a sparse tensor that a strategy `Sends` sends.
+template <class Sends, class... Arguments>
+std::vector<StepRecord> OneSparseStep(int ranks, std::shared_ptr<const Collective> collective,
+                                      const Arguments&... arguments) {
+  return OneStep({ranks, 1}, [&](LiveConfig& config) {
+    config.plan = {{Unit{0, 1, Sparsified::kAhead, 0.05}}};
+    config.strategy = std::make_unique<Sends>(arguments...);
+    config.sparsifier = FindSparsifier("topk").make({}, 1);
+    config.sparse_collective = collective;
+  });
+}
+
 TEST(LiveChannels, ANativeCollectiveIsCountedOnTheRanksOfItsChannel) {
   CollectiveDescriptor native = CoreCollective("ring-allreduce")->descriptor();
   native.native = true;
   const std::shared_ptr<const Collective> counted = MakeCollective(native);
   const Topology topology{6, 3};
-  const auto records = OneStep(
-      [&] {
-        LiveConfig config = OneTensor(topology, std::make_unique<WithinNodes>());
-        config.dense_collective = counted;
-        return config;
-      },
-      topology.ranks, topology.ranks_per_node);
+  const auto records = OneStep(topology, [&](LiveConfig& config) {
+    config.strategy = std::make_unique<WithinNodes>();
+    config.dense_collective = counted;
+  });
   const RoundPlan plan = RingAllReduceRounds(kElements, {3, 3});
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     EXPECT_EQ(records[rank].sent_bytes, plan.per_rank[rank % 3].bytes_sent) << rank;
@@ -90,21 +92,17 @@ TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
   CollectiveDescriptor native = DroppingDescriptor();
   native.native = true;
   const std::shared_ptr<const Collective> summing = MakeCollective(native);
-  ExpectError(FailureKind::kInternal, {"1 payloads"}, [&] {
-    OneStep(
-        [&] {
-          LiveConfig config = OneSparseTensor({2, 1}, std::make_unique<UnitStrategy>());
-          config.sparse_collective = summing;
-          return config;
-        },
-        2, 1);
-  });
+  ExpectError(FailureKind::kInternal, {"1 payloads"},
+              [&] { OneSparseStep<UnitStrategy>(2, summing); });
 }
 
 // The strategy sees nodes of two ranks, but the transport has no such nodes.
 TEST(LiveChannels, AChannelThatTheTransportLacksIsNamed) {
   ExpectError(FailureKind::kUnsupported, {"intra-node"}, [&] {
-    OneStep([] { return OneTensor({2, 2}, std::make_unique<WithinNodes>()); }, 2, 1);
+    OneStep({2, 1}, [](LiveConfig& config) {
+      config.topology = {2, 2};
+      config.strategy = std::make_unique<WithinNodes>();
+    });
   });
 }
 
@@ -148,14 +146,7 @@ TEST(LiveChannels, EachCollectiveRemembersTheRangeByItself) {
   counting.make = [](const Options&) -> std::unique_ptr<Collective> {
     return std::make_unique<Counting>();
   };
-  const std::shared_ptr<const Collective> counted = MakeCollective(counting);
-  const auto records = OneStep(
-      [&] {
-        LiveConfig config = OneSparseTensor({3, 1}, std::make_unique<SumsTwice>());
-        config.sparse_collective = counted;
-        return config;
-      },
-      3, 1);
+  const auto records = OneSparseStep<SumsTwice>(3, MakeCollective(counting));
   EXPECT_EQ(records[0].exchanges, 2u);
 }
 
@@ -191,9 +182,8 @@ TEST(LiveChannels, AnExchangeOfNothingOrOfNoMemberIsRefused) {
        },
        "an owner among the members"}};
   for (const auto& [what, expected] : cases) {
-    ExpectError(FailureKind::kInternal, {expected}, [&] {
-      OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
-    });
+    ExpectError(FailureKind::kInternal, {expected},
+                [&] { OneSparseStep<Asks>(1, CoreCollective("sparse-allgather"), what); });
   }
 }
 
@@ -215,9 +205,8 @@ TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
                                .order = {.after = {brought}}};
       }};
   for (const auto& what : cases) {
-    ExpectError(FailureKind::kInternal, {"50 elements to send, but room for 10"}, [&] {
-      OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
-    });
+    ExpectError(FailureKind::kInternal, {"50 elements to send, but room for 10"},
+                [&] { OneSparseStep<Asks>(1, CoreCollective("sparse-allgather"), what); });
   }
 }
 

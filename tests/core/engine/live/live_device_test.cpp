@@ -95,6 +95,22 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
   return config;
 }
 
+std::vector<RankResult> RunCase(const Case& which, Device device, int workers,
+                                const std::function<void(LiveConfig&)>& change = {},
+                                const Wrap& wrap = Unwrapped) {
+  const auto configure = [&] {
+    LiveConfig config = Configure(which, device, workers);
+    if (change) change(config);
+    return config;
+  };
+  return RunLive(configure, workers, IntegerGradient, 999, {}, wrap);
+}
+
+void ExpectSameResults(const RankResult& results, const RankResult& expected) {
+  EXPECT_EQ(results.averaged, expected.averaged);
+  EXPECT_EQ(results.residual, expected.residual);
+}
+
 std::string NameOfCase(const Case& which, int workers) {
   return std::string(which.name) + "_" + std::to_string(workers);
 }
@@ -109,14 +125,10 @@ class EveryCase : public ::testing::TestWithParam<std::tuple<Case, int, DeviceKi
 
 TEST_P(EveryCase, DoesWhatTheHostDoes) {
   const auto& [which, workers, kind] = GetParam();
-  const auto run = [&](Device device) {
-    return RunLive([&] { return Configure(which, device, workers); }, workers, IntegerGradient);
-  };
-  const auto expected = run({});
-  const auto results = run({kind, 0});
+  const auto expected = RunCase(which, {}, workers);
+  const auto results = RunCase(which, {kind, 0}, workers);
   for (std::size_t r = 0; r < results.size(); ++r) {
-    EXPECT_EQ(results[r].averaged, expected[r].averaged);
-    EXPECT_EQ(results[r].residual, expected[r].residual);
+    ExpectSameResults(results[r], expected[r]);
     EXPECT_EQ(results[r].mass_checks, expected[r].mass_checks);
     EXPECT_EQ(results[r].mass_violations, 0u);
   }
@@ -134,36 +146,23 @@ INSTANTIATE_TEST_SUITE_P(All, EveryCase,
 
 // --- over a communicator whose messages lie on the device ---
 
-std::vector<RankResult> RunOverNccl(const std::function<LiveConfig()>& configure, int workers) {
-  return RunLive(configure, workers, IntegerGradient, 999, {},
-                 [](std::unique_ptr<Communicator> host) {
-                   NcclSetup setup;
-                   setup.card = "card " + std::to_string(host->rank());
-                   setup.host = std::move(host);
-                   setup.device = kEmulated;
-                   setup.deadline = kLiveDeadline;
-                   return MakeNcclWorld(FakeNccl::Api(), std::move(setup));
-                 });
+std::unique_ptr<Communicator> NcclOver(std::unique_ptr<Communicator> host) {
+  return MakeNcclWorld(FakeNccl::Api(), EmulatedSetup(std::move(host), kLiveDeadline));
 }
 
 class OverNccl : public ::testing::TestWithParam<std::tuple<Case, int>> {};
 
 TEST_P(OverNccl, DoesWhatTheHostDoes) {
   const auto& [which, workers] = GetParam();
-  const auto expected =
-      RunLive([&] { return Configure(which, {}, workers); }, workers, IntegerGradient);
+  const auto expected = RunCase(which, {}, workers);
   FakeNccl nccl;
-  const auto results = RunOverNccl(
-      [&] {
-        LiveConfig config = Configure(which, kEmulated, workers);
-        config.dense_collective = CoreCollective("native-allreduce");
-        config.sparse_collective = CoreCollective("nccl-allgather");
-        return config;
-      },
-      workers);
+  const auto natively = [](LiveConfig& config) {
+    config.dense_collective = CoreCollective("native-allreduce");
+    config.sparse_collective = CoreCollective("nccl-allgather");
+  };
+  const auto results = RunCase(which, kEmulated, workers, natively, NcclOver);
   for (std::size_t r = 0; r < results.size(); ++r) {
-    EXPECT_EQ(results[r].averaged, expected[r].averaged);
-    EXPECT_EQ(results[r].residual, expected[r].residual);
+    ExpectSameResults(results[r], expected[r]);
     EXPECT_EQ(nccl.Made(static_cast<int>(r)), 2);  // the world and the exchanges' communicator
   }
   EXPECT_EQ(nccl.violations(), std::vector<std::string>());
@@ -190,13 +189,11 @@ TEST(OverNcclStaged, CollectivesInHostMemoryDoWhatTheyDoOnTheHost) {
   constexpr int kBoth = 2;
   for (const Case& which : kCases) {
     SCOPED_TRACE(which.name);
-    const auto expected =
-        RunLive([&] { return Configure(which, {}, kBoth); }, kBoth, IntegerGradient);
+    const auto expected = RunCase(which, {}, kBoth);
     FakeNccl nccl;
-    const auto results = RunOverNccl([&] { return Configure(which, kEmulated, kBoth); }, kBoth);
+    const auto results = RunCase(which, kEmulated, kBoth, {}, NcclOver);
     for (std::size_t r = 0; r < results.size(); ++r) {
-      EXPECT_EQ(results[r].averaged, expected[r].averaged);
-      EXPECT_EQ(results[r].residual, expected[r].residual);
+      ExpectSameResults(results[r], expected[r]);
       for (std::size_t step = 0; step < results[r].records.size(); ++step) {
         const StepRecord& record = results[r].records[step];
         EXPECT_EQ(record.sent_bytes, expected[r].records[step].sent_bytes);
@@ -213,9 +210,7 @@ TEST(DeviceTimeline, HasEverySpanInOrderAndWithinTheStep) {
   constexpr double kResolution = 2e-6;
   for (const Case& which : {kCases[0], kCases[1], kCases[3]}) {
     SCOPED_TRACE(which.name);
-    const auto results =
-        RunLive([&] { return Configure(which, kEmulated, 2); }, 2, IntegerGradient);
-    for (const RankResult& rank : results) {
+    for (const RankResult& rank : RunCase(which, kEmulated, 2)) {
       for (std::size_t step = 0; step < rank.spans.size(); ++step) {
         const StepRecord& record = rank.records[step];
         std::map<SpanKind, int> kinds;
@@ -468,16 +463,11 @@ TEST(LiveEngine, RefusesAComputeStreamOfAnotherDevice) {
 
 // Two streams: the worker's, which the engine does not own, and one that runs its work at once.
 TEST(LiveEngine, TakesTheComputeStreamOfTheWorker) {
-  const auto expected = RunLive([] { return Configure(kCases[0], {}, 1); }, 1, IntegerGradient);
+  const auto expected = RunCase(kCases[0], {}, 1);
   const gpu::GpuStream own(kEmulated);
   for (const Stream& stream : {own.view(), Stream{kEmulated, nullptr}}) {
-    const auto results = RunLive(
-        [&] {
-          LiveConfig config = Configure(kCases[0], kEmulated, 1);
-          config.compute = stream;
-          return config;
-        },
-        1, IntegerGradient);
+    const auto results =
+        RunCase(kCases[0], kEmulated, 1, [&](LiveConfig& config) { config.compute = stream; });
     EXPECT_EQ(results[0].averaged, expected[0].averaged);
   }
 }

@@ -85,11 +85,34 @@ TEST(SharedResource, WithoutLimitDelaysNobody) {
   EXPECT_EQ(ended, 5);
 }
 
+StepRecord FirstRecord(const ModelConfig& config) {
+  return SimulateStep(config, 0, 0).records.front();
+}
+double StepSeconds(const ModelConfig& config) { return FirstRecord(config).step_seconds; }
+
+void SetStrategy(ModelConfig& config, const char* name) {
+  config.make_strategy = [name] { return FindStrategy(name).make({}); };
+}
+
+// Two ranks, and a tensor of 1,000 elements and 1 s of backward for each of the units' tensors. A
+// tenth is selected in `select` seconds. Everything else takes no time.
+ModelConfig Tenths(const char* strategy, std::vector<Unit> units, double select,
+                   const LinkCost& links = LinkCost::FromAlphaBeta(0, 0)) {
+  const std::size_t tensors = units.back().last;
+  ModelConfig config =
+      ModelOf(LayoutOf(std::vector<std::size_t>(tensors, 1000)), {std::move(units)}, {2, 1});
+  SetStrategy(config, strategy);
+  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, select}}));
+  config.cost.links.fill(links);
+  config.backward.backward_seconds.assign(tensors, 1);
+  return config;
+}
+
 // P = 8, alpha = 5e-5 s, beta = 8e-10 s/B, selection 3e-5 + 1e-10 n, decompression 1e-5 + 2e-11 per
 // entry, copies and additions free. The references send values and indices as two messages, so that
 // a sparse round has two start-ups.
-double StepSeconds(const char* strategy, const char* planner, const Options& planner_options,
-                   double density) {
+double GoldenSeconds(const char* strategy, const char* planner, const Options& planner_options,
+                     double density) {
   const TimedTensors synthetic = Synthetic();
   const GradientLayout layout = synthetic.Layout();
   const auto& strategy_part = FindStrategy(strategy);
@@ -116,13 +139,13 @@ double StepSeconds(const char* strategy, const char* planner, const Options& pla
 // communication is max(end of the unit before, ready) + its time. Decompression follows in issue
 // order after backward.
 TEST(ModelEngine, ReproducesTheGoldenTimeline) {
-  EXPECT_NEAR(StepSeconds("dense-units", "layer-wise", {}, 1.0), 0.400922, 1e-4);
-  EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.01), 0.179408, 1e-4);
-  EXPECT_NEAR(StepSeconds("behind", "by-count", {{"tensors_per_unit", std::int64_t{10}}}, 0.01),
+  EXPECT_NEAR(GoldenSeconds("dense-units", "layer-wise", {}, 1.0), 0.400922, 1e-4);
+  EXPECT_NEAR(GoldenSeconds("ahead", "layer-wise", {}, 0.01), 0.179408, 1e-4);
+  EXPECT_NEAR(GoldenSeconds("behind", "by-count", {{"tensors_per_unit", std::int64_t{10}}}, 0.01),
               0.066013, 1e-4);
-  EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.01), 0.083930, 1e-4);
-  EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.1), 0.352837, 1e-4);
-  EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);
+  EXPECT_NEAR(GoldenSeconds("behind", "whole-model", {}, 0.01), 0.083930, 1e-4);
+  EXPECT_NEAR(GoldenSeconds("ahead", "layer-wise", {}, 0.1), 0.352837, 1e-4);
+  EXPECT_NEAR(GoldenSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);
 }
 
 // A library's all-reduce takes 1 ms and 1 ns a byte; halves have half the bytes.
@@ -131,11 +154,11 @@ TEST(ModelEngine, HalvesWithoutAResidualTakeTheLibrarysAllReduce) {
   const PlanInput input{layout, {8, 1}, 1.0, Sparsified::kNever, nullptr, nullptr};
   const auto step = [&](const char* strategy) {
     ModelConfig config = ModelOf(layout, PlanOf("whole-model", input, {}), input.topology);
-    config.make_strategy = [&] { return FindStrategy(strategy).make({}); };
+    SetStrategy(config, strategy);
     config.cost.all_reduce.start_seconds = PiecewiseLinear({{0, 1e-3}});
     config.cost.all_reduce.link_seconds.back() = PiecewiseLinear({{0, 0}, {1e9, 1}});
     config.backward.backward_seconds = Synthetic().backward_seconds;
-    return SimulateStep(config, 0, 0).records.front();
+    return FirstRecord(config);
   };
   const StepRecord dense = step("dense-units"), halves = step("half-units");
   const auto numel = static_cast<double>(layout.numel());
@@ -147,25 +170,20 @@ TEST(ModelEngine, HalvesWithoutAResidualTakeTheLibrarysAllReduce) {
 // Cupcake's two units, each selected beside backward: S = max(S, ready) + h.
 TEST(ModelEngine, ReproducesTheGoldenTimelineOfTheSideLane) {
   const Options halves = {{"boundary", std::string("count")}};
-  EXPECT_NEAR(StepSeconds("behind", "cupcake", halves, 0.01), 0.072051, 5.1e-7);
-  EXPECT_NEAR(StepSeconds("behind", "cupcake", halves, 0.1), 0.236441, 5.1e-7);
+  EXPECT_NEAR(GoldenSeconds("behind", "cupcake", halves, 0.01), 0.072051, 5.1e-7);
+  EXPECT_NEAR(GoldenSeconds("behind", "cupcake", halves, 0.1), 0.236441, 5.1e-7);
   Options within = halves;
   within["lane"] = std::string("compute");
-  EXPECT_GT(StepSeconds("behind", "cupcake", within, 0.01), 0.0725);
+  EXPECT_GT(GoldenSeconds("behind", "cupcake", within, 0.01), 0.0725);
 }
 
-// Two tensors of 1,000 elements and 1 s of backward each. A selection takes 3 s alone and half as
-// long again beside backward. Everything else takes no time.
+// A selection takes 3 s alone and half as long again beside backward.
 TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
   for (const Lane lane : {Lane::kCompute, Lane::kSide}) {
-    ModelConfig config = ModelOf(
-        LayoutOf({1000, 1000}),
-        {{Unit{0, 1, Sparsified::kBehind, 0.1, lane}, Unit{1, 2, Sparsified::kBehind, 0.1, lane}}},
-        {2, 1});
-    config.make_strategy = [] { return FindStrategy("behind").make({}); };
-    config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 3}}));
+    ModelConfig config =
+        Tenths("behind",
+               {{0, 1, Sparsified::kBehind, 0.1, lane}, {1, 2, Sparsified::kBehind, 0.1, lane}}, 3);
     config.cost.side_slowdown = 1.5;
-    config.backward.backward_seconds = {1, 1};
     const ModelStep step = SimulateStep(config, 0, 1);
     const StepRecord& record = step.records.front();
     // On the compute lane: backward 1, selection 3, and again. On the side lane: selections from 1
@@ -183,8 +201,7 @@ TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
     EXPECT_NEAR(selections[1].first, 5 + (lane == Lane::kSide ? 0.5 : 0), 1e-9);
     // If the side lane has curves of its own, these are slowed down.
     config.cost.side_selection["topk"].Add(0.1, PiecewiseLinear({{0, 1}}));
-    EXPECT_NEAR(SimulateStep(config, 0, 0).records.front().step_seconds,
-                lane == Lane::kCompute ? 8 : 4, 1e-9);
+    EXPECT_NEAR(StepSeconds(config), lane == Lane::kCompute ? 8 : 4, 1e-9);
   }
 }
 
@@ -192,7 +209,7 @@ ModelConfig OneTensor(int ranks) {
   ModelConfig config =
       ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kNever, 1.0}}}, {ranks, 1});
   config.sparsifier = "";
-  config.make_strategy = [] { return FindStrategy("dense-units").make({}); };
+  SetStrategy(config, "dense-units");
   config.cost.links.fill(LinkCost::FromAlphaBeta(1e-3, 1e-6));
   config.backward = {0.001, 0.010, {0.020}, 0, 0.005};
   return config;
@@ -233,30 +250,35 @@ TEST(ModelEngine, EncodesOnTheHostAsTheHostDoes) {
     ModelConfig model = EvenModelOf(
         LayoutOf({1000}),
         {.units = {Unit{0, 1, Sparsified::kAhead, 1}}, .tensors = {{1, offloaded}}}, {2, 1});
-    model.make_strategy = [] { return FindStrategy("ahead").make({}); };
+    SetStrategy(model, "ahead");
     model.backward = {0, 0, {0}, 0, 0};
     model.dense_quantizer = FindQuantizer("sign").make({}, 1);
     model.cost.encode_seconds["sign"] = PiecewiseLinear({{0, 2}});
     if (known) model.cost.host_selection["sign"].Add(1, PiecewiseLinear({{0, 30}}));
     model.cost.decode["sign"] = {};
-    return SimulateStep(model, 0, 0).records[0].step_seconds;
+    return StepSeconds(model);
   };
   EXPECT_NEAR(step(false, true), 2, 0.1);
   EXPECT_NEAR(step(true, true), 30, 0.1);
   EXPECT_NEAR(step(true, false), 2, 0.1);
 }
 
-// Both gradients are ready at 31 ms, and an exchange takes 6 ms. The host prepares the second
-// exchange during the first.
-TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
+// Both gradients are ready at 31 ms, and an exchange takes 6 ms.
+ModelConfig TwoTensorsAtOnce() {
   ModelConfig config = OneTensor(2);
   config.layout.Add("bias", {1000}, 1000);
   config.plan.units = {{0, 1, Sparsified::kNever, 1.0}, {1, 2, Sparsified::kNever, 1.0}};
   config.backward.backward_seconds = {0.020, 0};
+  return config;
+}
+
+// The host prepares the second exchange during the first.
+TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
+  ModelConfig config = TwoTensorsAtOnce();
   const auto step_seconds = [&](double host, double per_rank) {
     config.cost.exchange_host_seconds = host;
     config.cost.exchange_host_seconds_per_rank = per_rank;
-    return SimulateStep(config, 0, 0).records.front().step_seconds;
+    return StepSeconds(config);
   };
   EXPECT_NEAR(step_seconds(0, 0), 0.031 + 2 * 0.006 + 0.005, 1e-9);
   EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 0.004 + 2 * 0.006 + 0.005, 1e-9);
@@ -266,15 +288,12 @@ TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
 
 // The same in line: the host's work for the second exchange begins when the first has ended.
 TEST(ModelEngine, PreparesAnExchangeOnTheHostInLineWithTheNetwork) {
-  ModelConfig config = OneTensor(2);
-  config.layout.Add("bias", {1000}, 1000);
-  config.plan.units = {{0, 1, Sparsified::kNever, 1.0}, {1, 2, Sparsified::kNever, 1.0}};
-  config.backward.backward_seconds = {0.020, 0};
+  ModelConfig config = TwoTensorsAtOnce();
   config.cost.host_in_line = true;
   const auto step_seconds = [&](double host, double per_element) {
     config.cost.exchange_host_seconds = host;
     config.cost.exchange_seconds_per_element = per_element;
-    return SimulateStep(config, 0, 0).records.front().step_seconds;
+    return StepSeconds(config);
   };
   EXPECT_NEAR(step_seconds(0, 0), 0.031 + 2 * 0.006 + 0.005, 1e-9);
   EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 2 * (0.004 + 0.006) + 0.005, 1e-9);
@@ -318,129 +337,98 @@ TEST(ModelEngine, WaitsForTheBroadcastOfBuffersBeforeForward) {
   EXPECT_EQ(config.cost.BroadcastSeconds(1), 0);
 }
 
-// Three tensors of 1 s of backward each. The first two are selected as one unit and gathered in 0.8
-// s when the second is ready. The third is a unit alone and takes the same.
+// The first two of three tensors are selected as one unit and gathered in 0.8 s when the second is
+// ready. The third is a unit alone and takes the same.
 TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
-  ModelConfig config = ModelOf(
-      LayoutOf({1000, 1000, 1000}),
-      {{Unit{0, 2, Sparsified::kBehind, 0.1}, Unit{2, 3, Sparsified::kBehind, 0.1}}}, {2, 1});
-  config.make_strategy = [] { return FindStrategy("behind").make({}); };
-  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
-  config.cost.links.fill(LinkCost::FromAlphaBeta(0.8, 0));
-  config.backward.backward_seconds = {1, 1, 1};
-  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
-  EXPECT_NEAR(step_seconds(), 3.8, 1e-9);  // 2 to 2.8, 3 to 3.8
-  config.cost.fused_overlap = 0.5;         // 2 to 3.3, to 4.1
-  EXPECT_NEAR(step_seconds(), 4.1, 1e-9);
+  ModelConfig config =
+      Tenths("behind", {{0, 2, Sparsified::kBehind, 0.1}, {2, 3, Sparsified::kBehind, 0.1}}, 0,
+             LinkCost::FromAlphaBeta(0.8, 0));
+  EXPECT_NEAR(StepSeconds(config), 3.8, 1e-9);  // 2 to 2.8, 3 to 3.8
+  config.cost.fused_overlap = 0.5;              // 2 to 3.3, to 4.1
+  EXPECT_NEAR(StepSeconds(config), 4.1, 1e-9);
   config.cost.fused_overlap = 0;  // 3 to 3.8, to 4.6
-  EXPECT_NEAR(step_seconds(), 4.6, 1e-9);
+  EXPECT_NEAR(StepSeconds(config), 4.6, 1e-9);
   config.cost.fused_overlap.reset();
   config.cost.payload_overlap = 0;
-  EXPECT_NEAR(step_seconds(), 4.6, 1e-9);
+  EXPECT_NEAR(StepSeconds(config), 4.6, 1e-9);
   config.cost.fused_overlap = 1;
-  EXPECT_NEAR(step_seconds(), 3.8, 1e-9);
+  EXPECT_NEAR(StepSeconds(config), 3.8, 1e-9);
   // Selected alone, no tensor is fused with another.
   config.plan.units = {{0, 1, Sparsified::kBehind, 0.1}, {1, 3, Sparsified::kBehind, 0.1}};
   config.cost.payload_overlap = 1;
   config.cost.fused_overlap = 0;
-  EXPECT_NEAR(step_seconds(), 3.8, 1e-9);  // 1 to 1.8, 3 to 3.8
+  EXPECT_NEAR(StepSeconds(config), 3.8, 1e-9);  // 1 to 1.8, 3 to 3.8
 }
 
-// Two tensors of 1 s of backward each, both selected ahead in 0.5 s. The first exchange of 1.2 s
-// overlaps the second tensor's backward and selection, or its backward alone.
+// The first exchange of 1.2 s overlaps the second tensor's backward and selection, or its backward
+// alone.
 TEST(ModelEngine, ExchangesPauseWhileSelectionsSynchroniseWithinHooks) {
   ModelConfig config =
-      ModelOf(LayoutOf({1000, 1000}),
-              {{Unit{0, 1, Sparsified::kAhead, 0.1}, Unit{1, 2, Sparsified::kAhead, 0.1}}}, {2, 1});
-  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
-  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0.5}}));
-  config.cost.links.fill(LinkCost::FromAlphaBeta(1.2, 0));
-  config.backward.backward_seconds = {1, 1};
-  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
-  EXPECT_NEAR(step_seconds(), 3 + 1.2, 1e-9);  // 1.5 to 2.7, 3 to 4.2
+      Tenths("ahead", {{0, 1, Sparsified::kAhead, 0.1}, {1, 2, Sparsified::kAhead, 0.1}}, 0.5,
+             LinkCost::FromAlphaBeta(1.2, 0));
+  EXPECT_NEAR(StepSeconds(config), 3 + 1.2, 1e-9);  // 1.5 to 2.7, 3 to 4.2
   config.cost.selects_in_hooks = true;
-  EXPECT_NEAR(step_seconds(), 3.2 + 1.2, 1e-9);  // 1.5 to 2.5, 3 to 3.2, to 4.4
+  EXPECT_NEAR(StepSeconds(config), 3.2 + 1.2, 1e-9);  // 1.5 to 2.5, 3 to 3.2, to 4.4
 }
 
-// Two tensors of 1 s of backward each. The first is selected in 0.5 s beside the second one's
+// The first tensor is selected in 0.5 s beside the second one's
 // backward, and gathered in 0.8 s. Within hooks, the second one's backward waits for the selection.
 TEST(ModelEngine, SelectsWithinBackwardWhereNothingIsSelectedBesideIt) {
-  ModelConfig config = ModelOf(LayoutOf({1000, 1000}),
-                               {{Unit{0, 1, Sparsified::kBehind, 0.1, Lane::kSide},
-                                 Unit{1, 2, Sparsified::kBehind, 0.1, Lane::kSide}}},
-                               {2, 1});
-  config.make_strategy = [] { return FindStrategy("behind").make({}); };
-  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0.5}}));
+  ModelConfig config = Tenths("behind",
+                              {{0, 1, Sparsified::kBehind, 0.1, Lane::kSide},
+                               {1, 2, Sparsified::kBehind, 0.1, Lane::kSide}},
+                              0.5, LinkCost::FromAlphaBeta(0.8, 0));
   config.cost.side_slowdown = 1.2;
-  config.cost.links.fill(LinkCost::FromAlphaBeta(0.8, 0));
-  config.backward.backward_seconds = {1, 1};
-  const auto record = [&] { return SimulateStep(config, 0, 0).records.front(); };
-  EXPECT_NEAR(record().backward_seconds, 2, 1e-9);
-  EXPECT_NEAR(record().step_seconds, 2 + 1.2 * 0.5 + 0.8, 1e-9);
-  EXPECT_NEAR(record().sparsify_seconds, 0, 1e-9);
+  EXPECT_NEAR(FirstRecord(config).backward_seconds, 2, 1e-9);
+  EXPECT_NEAR(FirstRecord(config).step_seconds, 2 + 1.2 * 0.5 + 0.8, 1e-9);
+  EXPECT_NEAR(FirstRecord(config).sparsify_seconds, 0, 1e-9);
   config.cost.selects_in_hooks = true;
-  EXPECT_NEAR(record().step_seconds, 2 + 2 * 0.5 + 0.8, 1e-9);
-  EXPECT_NEAR(record().sparsify_seconds, 2 * 0.5, 1e-9);
+  EXPECT_NEAR(FirstRecord(config).step_seconds, 2 + 2 * 0.5 + 0.8, 1e-9);
+  EXPECT_NEAR(FirstRecord(config).sparsify_seconds, 2 * 0.5, 1e-9);
 }
 
 // 100 of 1,000 elements on two ranks: 800 bytes to the host and 1,600 back equal those of 300
 // elements.
 TEST(ModelEngine, StagesOfPayloadsWhatTheyHaveAndOfDenseSumsAllOfThem) {
-  ModelConfig config = ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
-  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
-  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
-  config.cost.links.fill(LinkCost::FromAlphaBeta(0, 0));
-  config.backward.backward_seconds = {1};
+  ModelConfig config = Tenths("ahead", {{0, 1, Sparsified::kAhead, 0.1}}, 0);
   config.cost.exchange_seconds_per_element = 1e-3;
-  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
-  EXPECT_NEAR(step_seconds(), 2, 1e-9);
+  EXPECT_NEAR(StepSeconds(config), 2, 1e-9);
   config.cost.stages_payloads = true;
-  EXPECT_NEAR(step_seconds(), 1.3, 1e-9);
-  const PlanInput input{config.layout,
-                        config.topology,
-                        0.1,
-                        Sparsified::kAhead,
-                        &config.backward,
-                        &config.cost,
-                        "topk",
-                        config.dense_collective.get(),
-                        config.sparse_collective.get()};
-  const PlanTimes times(input, "test");
+  EXPECT_NEAR(StepSeconds(config), 1.3, 1e-9);
+  const PlanTimes times(InputOf(config.layout, config.topology, 0.1, Sparsified::kAhead,
+                                config.backward, config.cost),
+                        "test");
   EXPECT_NEAR(times.HostSecondsPerExchange(1000, 800), 0.3, 1e-9);
   EXPECT_NEAR(times.HostSecondsPerExchange(1000), 1, 1e-9);
   ModelConfig dense = OneTensor(2);
   dense.cost.exchange_seconds_per_element = 1e-3;
-  const double before = SimulateStep(dense, 0, 0).records.front().step_seconds;
+  const double before = StepSeconds(dense);
   dense.cost.stages_payloads = true;
-  EXPECT_EQ(SimulateStep(dense, 0, 0).records.front().step_seconds, before);
+  EXPECT_EQ(StepSeconds(dense), before);
 }
 
 // 100 of 1,000 elements at 1 ms a byte around a ring of two: 0.8 s, with indices of 8 bytes 1.2 s.
 // Dense payloads have no indices.
 TEST(ModelEngine, CountsTheBytesOfAnEntryAsTheyTravel) {
-  ModelConfig config = ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
-  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
-  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
-  config.cost.links.fill(LinkCost::FromAlphaBeta(0, 1e-3));
-  config.backward.backward_seconds = {1};
-  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
-  const double narrow = step_seconds();
+  ModelConfig config =
+      Tenths("ahead", {{0, 1, Sparsified::kAhead, 0.1}}, 0, LinkCost::FromAlphaBeta(0, 1e-3));
+  const double narrow = StepSeconds(config);
   EXPECT_NEAR(SimulateStep(config, 0, 0).wire_seconds, 0.8, 1e-9);
   config.cost.entry_bytes = 12;
-  EXPECT_NEAR(step_seconds() - narrow, 0.4, 1e-9);
+  EXPECT_NEAR(StepSeconds(config) - narrow, 0.4, 1e-9);
   ModelConfig dense = OneTensor(2);
-  const double before = SimulateStep(dense, 0, 0).records.front().step_seconds;
+  const double before = StepSeconds(dense);
   dense.cost.entry_bytes = 12;
-  EXPECT_EQ(SimulateStep(dense, 0, 0).records.front().step_seconds, before);
+  EXPECT_EQ(StepSeconds(dense), before);
 }
 
 TEST(ModelEngine, MakesRanksOnOneMachineShareItsCores) {
   ModelConfig config = OneTensor(4);
   config.cores_per_machine = 2;
   config.ranks_per_machine = 4;
-  const double shared = SimulateStep(config, 0, 0).records.front().step_seconds;
+  const double shared = StepSeconds(config);
   config.ranks_per_machine = 1;
-  const double alone = SimulateStep(config, 0, 0).records.front().step_seconds;
+  const double alone = StepSeconds(config);
   EXPECT_NEAR(shared - alone, 0.036, 1e-9);  // all computation takes twice as long
 }
 
@@ -448,19 +436,25 @@ TEST(ModelEngine, LeavesTheCoresToOthersWhereComputeSleeps) {
   ModelConfig config = OneTensor(4);
   config.cores_per_machine = 2;
   config.backward.sleeps = true;
-  const double alone = SimulateStep(config, 0, 0).records.front().step_seconds;
+  const double alone = StepSeconds(config);
   config.ranks_per_machine = 4;
-  const double shared = SimulateStep(config, 0, 0).records.front().step_seconds;
+  const double shared = StepSeconds(config);
   EXPECT_NEAR(shared - alone, 0.005, 1e-9);  // the update alone takes twice as long
 }
 
-TEST(ModelEngine, DrawsTheSameCountsAgain) {
-  ModelConfig config = OneTensor(3);
+// About a tenth is selected; the counts have a spread.
+ModelConfig OneSpreadTensor(int ranks) {
+  ModelConfig config = OneTensor(ranks);
   config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
-  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  SetStrategy(config, "ahead");
   config.sparsifier = "dgc";
   config.selection = {0.0, 0.2};
   config.cost.selection["dgc"].Add(0.1, PiecewiseLinear({{0, 1e-5}}));
+  return config;
+}
+
+TEST(ModelEngine, DrawsTheSameCountsAgain) {
+  const ModelConfig config = OneSpreadTensor(3);
   const ModelStep first = SimulateStep(config, 3, 0);
   const ModelStep again = SimulateStep(config, 3, 0);
   const ModelStep other = SimulateStep(config, 4, 0);
@@ -487,12 +481,7 @@ class TwoResiduals final : public Strategy {
 };
 
 TEST(ModelEngine, DrawsOtherCountsForEachResidual) {
-  ModelConfig config = OneTensor(2);
-  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
-  config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
-  config.sparsifier = "dgc";
-  config.selection = {0.0, 0.2};
-  config.cost.selection["dgc"].Add(0.1, PiecewiseLinear({{0, 1e-5}}));
+  ModelConfig config = OneSpreadTensor(2);
   const std::uint64_t once = SimulateStep(config, 3, 0).records[0].selected;
   config.make_strategy = [] { return std::make_unique<TwoResiduals>(); };
   const std::uint64_t both = SimulateStep(config, 3, 0).records[0].selected;
@@ -500,9 +489,7 @@ TEST(ModelEngine, DrawsOtherCountsForEachResidual) {
 }
 
 TEST(ModelEngine, NamesASparsifierThatTheProfileLacks) {
-  ModelConfig config = OneTensor(2);
-  config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
-  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  ModelConfig config = OneSpreadTensor(2);
   config.sparsifier = "topk";
   ExpectError(FailureKind::kConfig, {"topk"}, [&] { SimulateStep(config, 0, 0); });
 }

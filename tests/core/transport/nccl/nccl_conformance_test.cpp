@@ -23,11 +23,7 @@ constexpr int kTag = 32;
 void RunNccl(int ranks, int ranks_per_node, const AllGatherLinks& links,
              const std::function<void(ProgressLoop&)>& body) {
   RunRanks(ranks, ranks_per_node, kDeadline, body, [&](auto host) {
-    NcclSetup setup;
-    setup.card = "card " + std::to_string(host->rank());
-    setup.host = std::move(host);
-    setup.device = {DeviceKind::kEmulated, 0};
-    setup.deadline = kDeadline;
+    NcclSetup setup = EmulatedSetup(std::move(host));
     setup.links = links;
     return MakeNcclWorld(FakeNccl::Api(), std::move(setup));
   });
@@ -52,8 +48,7 @@ std::map<std::string, int> Gather(std::string_view name, std::span<const std::si
     buffers.gathered = std::as_writable_bytes(std::span(gathered));
     buffers.capacity_bytes = capacity * sizeof(std::uint64_t);
     for (int repeat = 0; repeat < 2; ++repeat) {
-      loop.RunBlocking(
-          [&](Communicator& world) { return CoreCollective(name)->Run(world, buffers, kTag); });
+      RunCounted(loop, *CoreCollective(name), buffers);
       ASSERT_EQ(buffers.payloads.size(), ranks);
       for (std::size_t r = 0; r < ranks; ++r) {
         ASSERT_EQ(buffers.payloads[r].size(), sizes[r] * sizeof(std::uint64_t));
@@ -106,11 +101,7 @@ TEST_P(NcclCollectives, NativeAllReduce) {
       for (std::size_t i = 0; i < n; ++i) {
         data[i] = static_cast<float>(static_cast<std::size_t>(loop.rank() + 1) * i);
       }
-      ExchangeBuffers buffers;
-      buffers.dense = data;
-      loop.RunBlocking([&](Communicator& world) {
-        return CoreCollective("native-allreduce")->Run(world, buffers, kTag);
-      });
+      SumCounted(loop, *CoreCollective("native-allreduce"), data);
       for (std::size_t i = 0; i < n; ++i) {
         ASSERT_EQ(data[i], static_cast<float>(i) * static_cast<float>(ranks * (ranks + 1) / 2));
       }
@@ -187,15 +178,8 @@ TEST(Nccl, CollectivesThatAddOnTheHostAreRefused) {
   FakeNccl nccl;
   RunNccl(2, 1, {}, [](ProgressLoop& loop) {
     std::vector<float> data(4);
-    ExchangeBuffers buffers;
-    buffers.dense = data;
-    EXPECT_EQ(ErrorOf(
-                  [&] {
-                    loop.RunBlocking([&](Communicator& world) {
-                      return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
-                    });
-                  },
-                  FailureKind::kUnsupported),
+    EXPECT_EQ(ErrorOf([&] { SumCounted(loop, *CoreCollective("ring-allreduce"), data); },
+                      FailureKind::kUnsupported),
               "ring-allreduce: adds in host memory, but messages of transport \"nccl\" lie on "
               "a device; use native-allreduce");
   });

@@ -35,15 +35,6 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 const std::vector<std::string> kNone;
 
-NcclSetup SetupOf(std::unique_ptr<Communicator> host, milliseconds deadline = kDeadline) {
-  NcclSetup setup;
-  setup.card = "GPU-" + std::to_string(host->rank());
-  setup.host = std::move(host);
-  setup.device = {DeviceKind::kEmulated, 0};
-  setup.deadline = deadline;
-  return setup;
-}
-
 // The results or errors of `make` on each rank, on threads.
 struct Worlds {
   std::vector<std::unique_ptr<Communicator>> ranks;
@@ -57,17 +48,13 @@ Worlds MakeWorlds(
   Worlds worlds;
   worlds.ranks.resize(hosts.size());
   worlds.failures.resize(hosts.size());
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      worlds.failures[rank] = FailureOf([&] {
-        NcclSetup setup = SetupOf(std::move(hosts[rank]), deadline);
-        change(setup);
-        worlds.ranks[rank] = MakeNcclWorld(FakeNccl::Api(), std::move(setup));
-      });
+  OnThreads(hosts.size(), [&](std::size_t rank) {
+    worlds.failures[rank] = FailureOf([&] {
+      NcclSetup setup = EmulatedSetup(std::move(hosts[rank]), deadline);
+      change(setup);
+      worlds.ranks[rank] = MakeNcclWorld(FakeNccl::Api(), std::move(setup));
     });
-  }
-  for (auto& thread : threads) thread.join();
+  });
   return worlds;
 }
 std::vector<std::unique_ptr<Communicator>> MakeWorld(int ranks, int ranks_per_node = 1) {
@@ -387,7 +374,9 @@ std::vector<std::string> WithoutTheLast(FakeNccl& nccl, int ranks,
         failures[static_cast<std::size_t>(loop.rank())] =
             FailureOf([&] { loop.RunBlocking(make); });
       },
-      [&](auto host) { return MakeNcclWorld(FakeNccl::Api(), SetupOf(std::move(host), kShort)); });
+      [&](auto host) {
+        return MakeNcclWorld(FakeNccl::Api(), EmulatedSetup(std::move(host), kShort));
+      });
   for (int rank = 0; rank + 1 < ranks; ++rank) EXPECT_EQ(nccl.Aborts(rank), 1);
   EXPECT_EQ(nccl.violations(), kNone);
   failures.pop_back();
@@ -507,7 +496,8 @@ TEST_F(NcclTransport, SetUpThatNeverEndsIsATimeout) {
 TEST_F(NcclTransport, RankThatDoesNotComeToTheSetUpIsNamed) {
   auto hosts = MakeThreadsWorld(2, 1);
   EXPECT_EQ(FailureOf([&] {
-              (void)MakeNcclWorld(FakeNccl::Api(), SetupOf(std::move(hosts[0]), milliseconds(30)));
+              (void)MakeNcclWorld(FakeNccl::Api(),
+                                  EmulatedSetup(std::move(hosts[0]), milliseconds(30)));
             }),
             "timeout: nccl: rank 1 did not arrive within 30 ms");
 }
@@ -541,36 +531,32 @@ TEST_F(NcclTransport, CardWithoutANameIsRefused) {
 TEST_F(NcclTransport, SplitGroupsHaveCommunicatorsOfTheirOwn) {
   {
     auto world = MakeWorld(4, 2);
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < 4; ++rank) {
-      threads.emplace_back([&, rank] {
-        Communicator& own = *world[rank];
-        const int number = static_cast<int>(rank);
-        const auto node = own.Split(number / 2, -number, kDeadline);
-        EXPECT_EQ(node->backend(), "nccl");
-        EXPECT_EQ(node->rank(), 1 - number % 2);
-        EXPECT_EQ(node->topology(), (Topology{2, 2}));
-        EXPECT_NE(node->stream(), own.stream());
-        std::array<float, 1> sum{static_cast<float>(number)};
-        std::array<float, 1> all{static_cast<float>(number)};
-        // The order is opposite on two ranks of a node: each communicator has a stream.
-        auto first = number % 2 == 0 ? node->NativeAllReduceSum(sum) : own.NativeAllReduceSum(all);
-        for (int i = 0; i < 5; ++i) first->Test();
-        auto second = number % 2 == 0 ? own.NativeAllReduceSum(all) : node->NativeAllReduceSum(sum);
-        Finish(std::vector{first.get(), second.get()});
-        EXPECT_EQ(sum[0], number < 2 ? 1 : 5);
-        EXPECT_EQ(all[0], 6);
-        // A request names the peer's rank in the world.
-        const int out = number;
-        int in = -1;
-        const int other = 1 - node->rank();
-        const auto step = node->NativeRingStep({other, other}, Bytes(out), Room(in), 1);
-        EXPECT_EQ(step->peer(), number ^ 1);
-        while (!step->Test()) node->Idle(milliseconds(1));
-        EXPECT_EQ(in, number ^ 1);
-      });
-    }
-    for (auto& thread : threads) thread.join();
+    OnThreads(4, [&](std::size_t rank) {
+      Communicator& own = *world[rank];
+      const int number = static_cast<int>(rank);
+      const auto node = own.Split(number / 2, -number, kDeadline);
+      EXPECT_EQ(node->backend(), "nccl");
+      EXPECT_EQ(node->rank(), 1 - number % 2);
+      EXPECT_EQ(node->topology(), (Topology{2, 2}));
+      EXPECT_NE(node->stream(), own.stream());
+      std::array<float, 1> sum{static_cast<float>(number)};
+      std::array<float, 1> all{static_cast<float>(number)};
+      // The order is opposite on two ranks of a node: each communicator has a stream.
+      auto first = number % 2 == 0 ? node->NativeAllReduceSum(sum) : own.NativeAllReduceSum(all);
+      for (int i = 0; i < 5; ++i) first->Test();
+      auto second = number % 2 == 0 ? own.NativeAllReduceSum(all) : node->NativeAllReduceSum(sum);
+      Finish(std::vector{first.get(), second.get()});
+      EXPECT_EQ(sum[0], number < 2 ? 1 : 5);
+      EXPECT_EQ(all[0], 6);
+      // A request names the peer's rank in the world.
+      const int out = number;
+      int in = -1;
+      const int other = 1 - node->rank();
+      const auto step = node->NativeRingStep({other, other}, Bytes(out), Room(in), 1);
+      EXPECT_EQ(step->peer(), number ^ 1);
+      while (!step->Test()) node->Idle(milliseconds(1));
+      EXPECT_EQ(in, number ^ 1);
+    });
   }
   EXPECT_EQ(nccl_.calls()["init"], 8);
   EXPECT_EQ(nccl_.calls()["destroy"], 8);
@@ -602,7 +588,7 @@ class Card : public ::testing::Test {
   // Ranks on threads; rank r uses device r modulo the number of cards.
   static void Run(int ranks, const std::function<void(ProgressLoop&)>& body) {
     RunRanks(ranks, 8, kDeadline, body, [](auto host) {
-      NcclSetup setup = SetupOf(std::move(host));
+      NcclSetup setup = EmulatedSetup(std::move(host));
       setup.device = {DeviceKind::kCuda, setup.host->rank() % CudaDeviceCount()};
       return MakeNcclWorld(LinkedNccl(), std::move(setup));
     });

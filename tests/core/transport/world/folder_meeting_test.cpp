@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "tests/support/run_ranks.hpp"
 
 namespace sparfuse {
 namespace {
@@ -28,20 +29,16 @@ class FolderMeeting : public ::testing::Test {
   std::vector<std::string> Meet(const ExpectedWorld& world, std::vector<int> ranks,
                                 std::chrono::milliseconds deadline) {
     std::vector<std::string> said(ranks.size());
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          const auto met = MeetInFolder(folder_, world, ranks[i], 2, "", deadline);
-          EXPECT_EQ(met->rank(), ranks[i]);
-          EXPECT_EQ(met->size(), world.ranks);
-          CheckWorld(*met, world, deadline);
-        } catch (const Error& error) {
-          said[i] = error.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    testing::OnThreads(ranks.size(), [&](std::size_t i) {
+      try {
+        const auto met = MeetInFolder(folder_, world, ranks[i], 2, "", deadline);
+        EXPECT_EQ(met->rank(), ranks[i]);
+        EXPECT_EQ(met->size(), world.ranks);
+        CheckWorld(*met, world, deadline);
+      } catch (const Error& error) {
+        said[i] = error.what();
+      }
+    });
     return said;
   }
 

@@ -27,12 +27,9 @@ using namespace std::chrono_literals;
 std::vector<std::string> Check(int ranks, const std::vector<ExpectedWorld>& expected) {
   auto worlds = MakeThreadsWorld(ranks, ranks);
   std::vector<std::string> said(expected.size());
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < expected.size(); ++r) {
-    threads.emplace_back(
-        [&, r] { said[r] = FailureOf([&] { CheckWorld(*worlds[r], expected[r], 10s); }); });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(expected.size(), [&](std::size_t r) {
+    said[r] = FailureOf([&] { CheckWorld(*worlds[r], expected[r], 10s); });
+  });
   return said;
 }
 

@@ -1,5 +1,17 @@
 // Sums through parameter servers: partitions of the buffer are pushed to servers, added up there
-// and pulled back (parameter_server.hpp).
+// and pulled back.
+//
+// The buffer is cut into partitions. Each partition passes four stages. In every step each stage
+// works on a different partition, the first stage ahead of the others:
+//
+//   reduce      the ranks of a node split the partition; each sums one share (node_first)
+//   push        each rank's share is split again among the servers, which sum it
+//   pull        the servers return the sums
+//   distribute  the ranks of a node exchange their shares
+//
+// Without machines of their own, the servers are the ranks. With node_first, ranks of equal local
+// rank serve one another. The ranks of a node together then push (N - 1) / N of a partition each
+// way over the node's network, and pull as much.
 //
 // Source:      Y. Jiang, Y. Zhu, C. Lan, B. Yi, Y. Cui & C. Guo, A Unified Architecture for
 //              Accelerating Distributed DNN Training in Heterogeneous GPU/CPU Clusters (BytePS),
@@ -7,12 +19,12 @@
 //              Server, OSDI 2014. The stages, and partitions of 4096000 bytes: BytePS' pages
 //              architecture.md and env.md.
 // Deviations:  stated in the descriptor.
-#include "core/collective/servers/parameter_server.hpp"
-
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,8 +34,84 @@
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
-
 namespace {
+
+struct ServerOptions {
+  bool node_first = true;
+  bool dedicated = false;     // servers have machines of their own
+  std::size_t servers = 0;    // number of dedicated servers; 0: one for each node
+  std::size_t partition = 0;  // elements, at least 1
+
+  static ServerOptions Of(const Options& resolved) {
+    return {BoolOption(resolved, "node_first"), BoolOption(resolved, "dedicated"),
+            static_cast<std::size_t>(IntOption(resolved, "servers")),
+            static_cast<std::size_t>(IntOption(resolved, "partition_bytes")) / sizeof(float)};
+  }
+};
+
+// A run of elements.
+struct ServerPart {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+
+  // The i-th of `parts` parts of this run, as equal as possible; no part is larger than the last.
+  ServerPart Of(std::size_t parts, std::size_t i) const {
+    const std::size_t from = size * i / parts;
+    return {begin + from, size * (i + 1) / parts - from};
+  }
+};
+
+// Ranks as rows of nodes: `local` ranks split a partition, then `columns` ranks split a share of
+// it.
+struct ServerGrid {
+  std::size_t local = 1;
+  std::size_t columns = 1;
+
+  // With node_first: nodes are full.
+  static ServerGrid Of(bool node_first, const Topology& topology) {
+    const auto ranks = static_cast<std::size_t>(topology.ranks);
+    const auto local = std::min(ranks, static_cast<std::size_t>(topology.ranks_per_node));
+    return node_first ? ServerGrid{local, ranks / local} : ServerGrid{1, ranks};
+  }
+  std::size_t ranks() const { return local * columns; }
+  std::size_t LocalOf(std::size_t rank) const { return rank % local; }
+  std::size_t ColumnOf(std::size_t rank) const { return rank / local; }
+  std::size_t RankOf(std::size_t column, std::size_t of_node) const {
+    return column * local + of_node;
+  }
+  // The share of a partition that a rank sums before it pushes.
+  ServerPart ShareOf(const ServerPart& partition, std::size_t rank) const {
+    return partition.Of(local, LocalOf(rank));
+  }
+};
+
+enum class ServerStage : std::uint8_t { kReduce, kPush, kPull, kDistribute };
+constexpr ServerStage kServerStages[] = {ServerStage::kReduce, ServerStage::kPush,
+                                         ServerStage::kPull, ServerStage::kDistribute};
+constexpr std::size_t kServerStageCount = std::size(kServerStages);
+constexpr bool IsInNode(ServerStage stage) {
+  return stage == ServerStage::kReduce || stage == ServerStage::kDistribute;
+}
+constexpr bool AddsUp(ServerStage stage) {
+  return stage == ServerStage::kReduce || stage == ServerStage::kPush;
+}
+
+struct ServerPartitions {
+  std::size_t elements = 0;
+  std::size_t each = 1;  // elements of every partition but the last
+
+  std::size_t count() const { return (elements + each - 1) / each; }
+  ServerPart operator[](std::size_t i) const {
+    return {i * each, std::min(each, elements - i * each)};
+  }
+  std::size_t steps() const { return elements == 0 ? 0 : count() + kServerStageCount - 1; }
+  // The partition that is at a stage in a step, if any.
+  std::optional<std::size_t> At(ServerStage stage, std::size_t step) const {
+    const auto behind = static_cast<std::size_t>(stage);
+    if (step < behind || step - behind >= count()) return std::nullopt;
+    return step - behind;
+  }
+};
 
 using Requests = std::vector<std::unique_ptr<Request>>;
 
@@ -112,10 +200,9 @@ class ServerExchange {
   void CheckIncoming(const Requests& requests) const {
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
       if (requests[i]->bytes() == incoming_[i]) continue;
-      SPARFUSE_THROW(kComm, "parameter-server: part of " + std::to_string(requests[i]->bytes()) +
-                                " bytes from rank " + std::to_string(requests[i]->peer()) +
-                                ": expected " + std::to_string(incoming_[i]) +
-                                "; ranks disagree on the length of the buffer");
+      SPARFUSE_THROW(kComm, "parameter-server: part of ", requests[i]->bytes(), " bytes from rank ",
+                     requests[i]->peer(), ": expected ", incoming_[i],
+                     "; ranks disagree on the length of the buffer");
     }
   }
 
@@ -133,81 +220,6 @@ class ServerExchange {
   std::vector<float> from_node_, from_workers_;
   std::vector<std::size_t> incoming_;  // bytes of each receive
 };
-
-std::string OnlyModelled(const Options& resolved) {
-  return BoolOption(resolved, "dedicated")
-             ? "dedicated = true: servers on machines of their own exist only in models, since "
-               "every process here is a rank that trains; expected false, or mode = \"modelled\""
-             : "";
-}
-
-class ParameterServers final : public Collective {
- public:
-  explicit ParameterServers(const Options& resolved)
-      : options_(ServerOptions::Of(resolved)), why_not_run_(OnlyModelled(resolved)) {}
-
-  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
-    if (!why_not_run_.empty()) SPARFUSE_THROW(kUnsupported, "parameter-server: " + why_not_run_);
-    if (communicator.size() == 1) co_return;
-    ServerExchange exchange(options_, communicator, buffers.dense, tag);
-    co_await exchange.Run();
-  }
-  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    return ParameterServerRounds(options_, sizes.payload_bytes.front() / sizeof(float), topology);
-  }
-
- private:
-  ServerOptions options_;
-  std::string why_not_run_;
-};
-
-}  // namespace
-
-ServerOptions ServerOptions::Of(const Options& resolved) {
-  return {BoolOption(resolved, "node_first"), BoolOption(resolved, "dedicated"),
-          static_cast<std::size_t>(IntOption(resolved, "servers")),
-          static_cast<std::size_t>(IntOption(resolved, "partition_bytes")) / sizeof(float)};
-}
-
-CollectiveDescriptor ParameterServer() {
-  return {
-      .name = "parameter-server",
-      .source = "Jiang et al., BytePS, OSDI 2020; Li et al., OSDI 2014",
-      .revision = 1,
-      .payload = PayloadKind::kDense,
-      .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
-        return std::make_unique<ParameterServers>(resolved);
-      },
-      .host_memory = true,
-      .options =
-          {WholeOption(
-               "partition_bytes", 4096000, 4, 1e9,
-               "dense bytes of a partition; partitions are pushed and pulled one after the other"),
-           FlagOption("node_first", true,
-                      "the ranks of a node first sum their gradients, then each pushes and pulls a "
-                      "share of the sum"),
-           FlagOption(
-               "dedicated", false,
-               "servers have machines of their own, with the network of a node: modelled only"),
-           WholeOption("servers", 0, 0, 65536,
-                       "dedicated servers; 0: one for each node of workers")},
-      .refuses = [](const Options& resolved, const Topology& topology) -> std::string {
-        const bool uneven = topology.ranks % std::min(topology.ranks, topology.ranks_per_node) != 0;
-        return uneven && BoolOption(resolved, "node_first")
-                   ? "needs equally many ranks on every node to add up within nodes first"
-                   : "";
-      },
-      .only_modelled = OnlyModelled,
-      .summary = "dense sums at servers: ranks push gradients and pull sums",
-      .deviations =
-          "A partition is shared out evenly among all servers; BytePS gives each partition to one "
-          "server by a hash, which has the same effect over many partitions but not over few. In a "
-          "node, ranks send one another their shares; BytePS sends them around NCCL's rings and "
-          "copies them to host memory to push them. Partitions go in the order of the buffer, "
-          "without priorities. A model times sums of a dedicated server like sums of a rank."};
-}
-
-namespace {
 
 // Partitions' elements by stage in one step; 0: none.
 using StageSizes = std::array<std::size_t, kServerStageCount>;
@@ -375,11 +387,71 @@ class ServerRounds {
   std::size_t servers_ = 0;  // dedicated ones; 0: the ranks
 };
 
+std::string OnlyModelled(const Options& resolved) {
+  return BoolOption(resolved, "dedicated")
+             ? "dedicated = true: servers on machines of their own exist only in models, since "
+               "every process here is a rank that trains; expected false, or mode = \"modelled\""
+             : "";
+}
+
+class ParameterServers final : public Collective {
+ public:
+  explicit ParameterServers(const Options& resolved)
+      : options_(ServerOptions::Of(resolved)), why_not_run_(OnlyModelled(resolved)) {}
+
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    if (!why_not_run_.empty()) SPARFUSE_THROW(kUnsupported, "parameter-server: ", why_not_run_);
+    if (communicator.size() == 1) co_return;
+    ServerExchange exchange(options_, communicator, buffers.dense, tag);
+    co_await exchange.Run();
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    return ServerRounds(options_, sizes.payload_bytes.front() / sizeof(float), topology).Rounds();
+  }
+
+ private:
+  ServerOptions options_;
+  std::string why_not_run_;
+};
+
 }  // namespace
 
-RoundPlan ParameterServerRounds(const ServerOptions& options, std::size_t elements,
-                                const Topology& topology) {
-  return ServerRounds(options, elements, topology).Rounds();
+CollectiveDescriptor ParameterServer() {
+  return {
+      .name = "parameter-server",
+      .source = "Jiang et al., BytePS, OSDI 2020; Li et al., OSDI 2014",
+      .revision = 1,
+      .payload = PayloadKind::kDense,
+      .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
+        return std::make_unique<ParameterServers>(resolved);
+      },
+      .host_memory = true,
+      .options =
+          {WholeOption(
+               "partition_bytes", 4096000, 4, 1e9,
+               "dense bytes of a partition; partitions are pushed and pulled one after the other"),
+           FlagOption("node_first", true,
+                      "the ranks of a node first sum their gradients, then each pushes and pulls a "
+                      "share of the sum"),
+           FlagOption(
+               "dedicated", false,
+               "servers have machines of their own, with the network of a node: modelled only"),
+           WholeOption("servers", 0, 0, 65536,
+                       "dedicated servers; 0: one for each node of workers")},
+      .refuses = [](const Options& resolved, const Topology& topology) -> std::string {
+        const bool uneven = topology.ranks % std::min(topology.ranks, topology.ranks_per_node) != 0;
+        return uneven && BoolOption(resolved, "node_first")
+                   ? "needs equally many ranks on every node to add up within nodes first"
+                   : "";
+      },
+      .only_modelled = OnlyModelled,
+      .summary = "dense sums at servers: ranks push gradients and pull sums",
+      .deviations =
+          "A partition is shared out evenly among all servers; BytePS gives each partition to one "
+          "server by a hash, which has the same effect over many partitions but not over few. In a "
+          "node, ranks send one another their shares; BytePS sends them around NCCL's rings and "
+          "copies them to host memory to push them. Partitions go in the order of the buffer, "
+          "without priorities. A model times sums of a dedicated server like sums of a rank."};
 }
 
 }  // namespace sparfuse

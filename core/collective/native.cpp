@@ -1,14 +1,13 @@
-// Calls the backend's own all-gather of sparse payloads, for measured mode on devices. Counts are
-// exchanged first. Then the payloads go as a group of messages or padded, whichever costs less.
+// Calls the backend's own collectives, for measured mode. Their traffic cannot be observed from
+// outside. An all-reduce is counted as a ring, the least traffic of a bandwidth-optimal algorithm.
 //
-// Source:  core/transport/nccl/nccl.hpp, which states both costs.
-//
-// NCCL's traffic cannot be observed from outside. Counted are the counts, 8 bytes to every rank,
-// and then the messages of the group, or of a ring with padded payloads.
+// An all-gather of sparse payloads on devices exchanges counts first. Then the payloads go as a
+// group of messages or padded, whichever costs less (core/transport/nccl/nccl.hpp states both
+// costs). Counted are the counts, 8 bytes to every rank, and then the messages of the group, or of
+// a ring with padded payloads.
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <string>
 #include <string_view>
 
 #include "core/base/error.hpp"
@@ -17,6 +16,17 @@
 
 namespace sparfuse {
 namespace {
+
+class Native final : public CountedAsRing {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
+    if (!communicator.has_native_all_reduce()) {
+      SPARFUSE_THROW(kUnsupported, "native-allreduce: transport \"", communicator.backend(),
+                     "\" has no all-reduce of its own; use ring-allreduce");
+    }
+    co_await Complete(communicator.NativeAllReduceSum(buffers.dense));
+  }
+};
 
 // The default link constants decide here between the two ways.
 RoundPlan RoundsOf(std::span<const std::uint64_t> sizes, const Topology& topology) {
@@ -62,9 +72,8 @@ class NcclGather final : public Collective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
     if (!communicator.has_native_all_gather()) {
-      SPARFUSE_THROW(kUnsupported, "nccl-allgather: transport \"" +
-                                       std::string(communicator.backend()) +
-                                       "\" has no all-gather of its own; use sparse-allgather");
+      SPARFUSE_THROW(kUnsupported, "nccl-allgather: transport \"", communicator.backend(),
+                     "\" has no all-gather of its own; use sparse-allgather");
     }
     CheckGatherBuffers("nccl-allgather", buffers, static_cast<std::size_t>(communicator.size()));
     co_await Complete(communicator.NativeAllGather(buffers.own, buffers.gathered,
@@ -80,15 +89,26 @@ class NcclGather final : public Collective {
 
 }  // namespace
 
+CollectiveDescriptor NativeAllReduce() {
+  static constexpr std::array<std::string_view, 2> kBackends{"mpi", "nccl"};
+  return {.name = "native-allreduce",
+          .source = "the backend's own (MPI_Iallreduce, ncclAllReduce)",
+          .revision = 1,
+          .payload = PayloadKind::kDense,
+          .make = MakePlain<Native>,
+          .native = true,
+          .backends = kBackends,
+          .of_library = true,
+          .summary = "dense sums by the backend's own all-reduce"};
+}
+
 CollectiveDescriptor NcclAllGather() {
   static constexpr std::array<std::string_view, 1> kBackends{"nccl"};
   return {.name = "nccl-allgather",
           .source = "the backend's own (NCCL)",
           .revision = 1,
           .payload = PayloadKind::kSparse,
-          .make = [](const Options&) -> std::unique_ptr<Collective> {
-            return std::make_unique<NcclGather>();
-          },
+          .make = MakePlain<NcclGather>,
           .native = true,
           .backends = kBackends,
           .of_library = true,
