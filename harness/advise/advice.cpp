@@ -14,10 +14,9 @@
 #include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
+namespace {
 
 using nlohmann::json;
-
-namespace {
 
 constexpr double kDefaultDensity = 0.01;
 constexpr double kBandwidths[] = {0.25, 0.5, 1, 2, 4};
@@ -63,6 +62,40 @@ AdviceRequest CheckedRequest(const Catalog& catalog, const ProfileFolders& profi
   for (const double density : request.densities) CheckOption("density", "density", density);
   if (request.batch) CheckOption("batch", "batch_per_worker", *request.batch);
   return request;
+}
+
+// How many times as fast steps of `of` are as steps of `over`, with a band if both have draws.
+Interval TimesAsFast(double of, const std::vector<double>& of_draws, double over,
+                     const std::vector<double>& over_draws) {
+  const double ratio = over / of;
+  if (of_draws.empty() || of_draws.size() != over_draws.size()) return {ratio, ratio, ratio, 1};
+  std::vector<double> draws;
+  for (std::size_t i = 0; i < of_draws.size(); ++i) draws.push_back(over_draws[i] / of_draws[i]);
+  return BandOfDraws(ratio, std::move(draws));
+}
+
+// Whether the ratio is 1, except for rounding.
+bool IsOne(const Interval& ratio) {
+  constexpr double kRounding = 1e-9;
+  return ratio.low > 1 - kRounding && ratio.high < 1 + kRounding;
+}
+
+constexpr double kBytesAnElement = 4 * sizeof(float);
+constexpr double kBytesAnOutput = 2 * sizeof(float);
+constexpr double kMostlyEmpty = 0.25;  // a card with less in use is mostly empty
+constexpr double kHalfFull = 0.5;
+constexpr int kMostBatch = 1 << 20;
+
+// The output elements of kernels and matrices for one sample. Each output element takes as many
+// multiply-accumulates as a row of the weight has elements.
+double OutputsOf(const workloads::LayerTable& layers) {
+  double outputs = 0;
+  for (const workloads::LayerTensor& tensor : layers.tensors) {
+    if (tensor.macs <= 0 || tensor.shape.empty() || tensor.numel == 0) continue;
+    outputs +=
+        tensor.macs * static_cast<double>(tensor.shape.front()) / static_cast<double>(tensor.numel);
+  }
+  return outputs;
 }
 
 }  // namespace
@@ -211,26 +244,6 @@ std::vector<const Adviser::Modelled*> Adviser::Ordered(const Point& point) const
   std::ranges::stable_sort(order, {}, [](const Modelled* each) { return each->step.seconds; });
   return order;
 }
-
-namespace {
-
-// How many times as fast steps of `of` are as steps of `over`, with a band if both have draws.
-Interval TimesAsFast(double of, const std::vector<double>& of_draws, double over,
-                     const std::vector<double>& over_draws) {
-  const double ratio = over / of;
-  if (of_draws.empty() || of_draws.size() != over_draws.size()) return {ratio, ratio, ratio, 1};
-  std::vector<double> draws;
-  for (std::size_t i = 0; i < of_draws.size(); ++i) draws.push_back(over_draws[i] / of_draws[i]);
-  return BandOfDraws(ratio, std::move(draws));
-}
-
-// Whether the ratio is 1, except for rounding.
-bool IsOne(const Interval& ratio) {
-  constexpr double kRounding = 1e-9;
-  return ratio.low > 1 - kRounding && ratio.high < 1 + kRounding;
-}
-
-}  // namespace
 
 Ranking Adviser::Rank(const Point& point) const {
   Ranking ranking;
@@ -440,6 +453,34 @@ std::vector<PhasePoint> Adviser::Phase(const std::vector<double>& bandwidths,
     phase.push_back(std::move(found));
   }
   return phase;
+}
+
+bool CardMemory::mostly_empty() const {
+  return card_gbytes > 0 && filled_gbytes < kMostlyEmpty * card_gbytes && larger_batch > 0;
+}
+
+CardMemory MemoryOf(const workloads::LayerTable& layers, double card_gbytes, int batch) {
+  const double outputs = OutputsOf(layers);
+  const double fixed = 1e-9 * kBytesAnElement * static_cast<double>(layers.numel());
+  const auto filled = [&](int samples) {
+    return fixed + 1e-9 * kBytesAnOutput * samples * outputs;
+  };
+  CardMemory memory{card_gbytes, filled(batch)};
+  if (outputs <= 0) return memory;
+  for (int larger = 1; larger <= kMostBatch && filled(larger) <= kHalfFull * card_gbytes;
+       larger *= 2) {
+    if (larger > batch) memory.larger_batch = larger;
+  }
+  return memory;
+}
+
+std::string NoteOn(const CardMemory& memory, int batch) {
+  if (!memory.mostly_empty()) return "";
+  return fmt::format(
+      "batch {} fills about {:.2g} of the card's {:g} GB (an estimate: weights, gradients, "
+      "momentum, residuals and outputs of layers); a larger batch computes longer for the same "
+      "exchange, and methods gain less: `--batch {}` would fill at most half",
+      batch, memory.filled_gbytes, memory.card_gbytes, memory.larger_batch);
 }
 
 }  // namespace sparfuse::harness

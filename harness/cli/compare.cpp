@@ -14,7 +14,7 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/compare/comparison_table.hpp"
 #include "harness/compare/modelled/forced_plan.hpp"
-#include "harness/compare/modelled/transport.hpp"
+#include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"

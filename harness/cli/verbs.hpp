@@ -11,7 +11,7 @@
 #include "harness/clusters/cluster_presets.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
-#include "harness/report/explain.hpp"
+#include "harness/report/explanation.hpp"
 #include "harness/report/tables/pivot.hpp"
 #include "harness/traces/trace_model.hpp"
 #include "harness/wording/table.hpp"

@@ -9,8 +9,6 @@
 #include <tuple>
 
 #include "harness/compare/differences.hpp"
-#include "harness/compare/fingerprints.hpp"
-#include "harness/compare/plan_difference.hpp"
 #include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {

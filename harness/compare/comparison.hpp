@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "harness/compare/differences.hpp"
-#include "harness/compare/regime.hpp"
 #include "harness/compare/side.hpp"
 #include "harness/statistics/statistics.hpp"
 

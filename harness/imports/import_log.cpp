@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "harness/files/log_text.hpp"
-#include "harness/imports/given_values.hpp"
+#include "harness/imports/import_map.hpp"
 #include "harness/imports/imports.hpp"
 #include "harness/statistics/statistics.hpp"
 

@@ -1,5 +1,3 @@
-#include "harness/imports/imported_result.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,6 +11,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/log_text.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {
 

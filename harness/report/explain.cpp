@@ -1,5 +1,3 @@
-#include "harness/report/explain.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,6 +10,7 @@
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/report/explanation.hpp"
 
 namespace sparfuse::harness {
 

@@ -9,7 +9,6 @@
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/report/machines.hpp"
-#include "harness/report/provenance.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/launch/placement.hpp"

@@ -10,7 +10,6 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/imports/imported_result.hpp"
 #include "harness/imports/imports.hpp"
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"

@@ -1,9 +1,8 @@
 // Tests which cells `sparfuse explain` compares, and its errors.
-#include "harness/report/explain.hpp"
-
 #include <gtest/gtest.h>
 
 #include "harness/records/private_facts.hpp"
+#include "harness/report/explanation.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 

@@ -1,12 +1,11 @@
 // Tests that the model carries ratios over, and that the remainder is the part that it cannot
 // explain.
-#include "harness/compare/modelled/transport.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "harness/compare/comparison_table.hpp"
+#include "harness/compare/modelled/modelled_side.hpp"
 #include "tests/harness/compare/modelled/compared_sides.hpp"
 
 namespace sparfuse::harness {
