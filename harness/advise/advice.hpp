@@ -3,12 +3,12 @@
 // nothing.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -184,10 +184,7 @@ class Adviser {
     int workers;
     double density;
     double bandwidth = 1;
-    bool operator<(const Point& other) const {
-      return std::tie(workers, density, bandwidth) <
-             std::tie(other.workers, other.density, other.bandwidth);
-    }
+    auto operator<=>(const Point&) const = default;
   };
   // The modelled values of a cell, by its hash and the bandwidth.
   struct Modelled {

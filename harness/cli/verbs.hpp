@@ -8,7 +8,7 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/cli/submit.hpp"
-#include "harness/clusters/cluster_presets.hpp"
+#include "harness/clusters/cluster_text.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explanation.hpp"

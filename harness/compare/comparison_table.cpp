@@ -19,34 +19,17 @@ using nlohmann::json;
 
 // The verdict's name for programs.
 const char* NameOf(const SideVerdict& verdict) {
+  static constexpr const char* kNames[] = {"agree", "first", "second", "undecided"};
   if (!verdict.why_not.empty()) return "not comparable";
-  switch (verdict.contrast.agreement) {
-    case Agreement::kAgree:
-      return "agree";
-    case Agreement::kFirst:
-      return "first";
-    case Agreement::kSecond:
-      return "second";
-    case Agreement::kUndecided:
-      break;
-  }
-  return "undecided";
+  return kNames[static_cast<std::size_t>(verdict.contrast.agreement)];
 }
 
 std::string WordsOf(const SideVerdict& verdict, const std::string& first,
                     const std::string& second) {
-  if (!verdict.why_not.empty()) return "not comparable";
   const Contrast& contrast = verdict.contrast;
-  switch (contrast.agreement) {
-    case Agreement::kAgree:
-      return "agree";
-    case Agreement::kFirst:
-      return "larger on " + first;
-    case Agreement::kSecond:
-      return "larger on " + second;
-    case Agreement::kUndecided:
-      break;
-  }
+  if (!verdict.why_not.empty() || contrast.agreement == Agreement::kAgree) return NameOf(verdict);
+  if (contrast.agreement == Agreement::kFirst) return "larger on " + first;
+  if (contrast.agreement == Agreement::kSecond) return "larger on " + second;
   if (contrast.blocks_needed == 0) return "undecided: two blocks of each are the least";
   return fmt::format("undecided: {} blocks of each may tell", contrast.blocks_needed);
 }
@@ -165,8 +148,8 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
 }
 
 json RegimeJson(const Regime& regime) {
-  return {{"communication", regime.communication ? json(*regime.communication) : json()},
-          {"drift", regime.drift ? json(*regime.drift) : json()},
+  return {{"communication", OrNull(regime.communication)},
+          {"drift", OrNull(regime.drift)},
           {"links", regime.LinkWords()},
           {"ranks", regime.ranks},
           {"hosts", regime.hosts}};
@@ -185,12 +168,6 @@ json SettingsJson(const ComparedPart& part, const std::vector<KeyColumn>& keys) 
                         {"regimes", std::move(regimes)}});
   }
   return settings;
-}
-
-json MovedJson(const SideValue& value) {
-  json moved = json::object();
-  for (const auto& [block, by] : value.moved) moved[std::to_string(block)] = by;
-  return moved;
 }
 
 json CellJson(const ComparedCell& cell, const std::string& setting,
@@ -214,8 +191,8 @@ json CellJson(const ComparedCell& cell, const std::string& setting,
           {"blocks_needed",
            verdict.contrast.blocks_needed > 0 ? json(verdict.contrast.blocks_needed) : json()},
           {"why_not", verdict.why_not},
-          {"first_moved", MovedJson(cell.sides[0])},
-          {"second_moved", MovedJson(cell.sides[side])},
+          {"first_moved", ByBlockJson(cell.sides[0].moved)},
+          {"second_moved", ByBlockJson(cell.sides[side].moved)},
           {"plans", cell.plans},
           {"transported", TransportedJson(cell, side)},
           {"first_forced", ForcedJson(cell, 0, asked)},

@@ -21,44 +21,6 @@
 
 namespace sparfuse::harness {
 
-std::string DisturbedWarning(const std::vector<PartResult>& results) {
-  return DisturbedWarning(std::vector{&results});
-}
-
-std::string DisturbedWarning(const std::vector<const std::vector<PartResult>*>& results) {
-  std::set<std::string> all;
-  std::set<std::string> disturbed;
-  std::map<std::string, std::vector<double>> causes;
-  bool count = false;
-  for (const auto* experiment : results) {
-    for (const PartResult& part : *experiment) {
-      for (const CellResult& cell : part.cells) {
-        if (cell.cell->config.modelled()) continue;
-        count = cell.disturbed_trials == DisturbedTrials::kCount;
-        for (const auto& [block, trial] : cell.trials) {
-          all.insert(trial->trial_id);
-          if (!cell.disturbed.contains(block) || !disturbed.insert(trial->trial_id).second)
-            continue;
-          const nlohmann::json& quiet = trial->quiet;
-          if (!quiet.contains("causes")) continue;
-          for (const auto& [cause, value] : quiet["causes"].items())
-            causes[cause].push_back(value.is_number() ? value.get<double>() : 0);
-        }
-      }
-    }
-  }
-  if (disturbed.empty()) return "";
-  std::vector<std::string> words;
-  for (const auto& [cause, values] : causes) {
-    words.push_back(CauseWords(cause, Median(values)) +
-                    (values.size() > 1 ? fmt::format(" (median of {})", values.size()) : ""));
-  }
-  return fmt::format("{} of {} live trials were disturbed: {}. Their times {}", disturbed.size(),
-                     all.size(), fmt::join(words, ", "),
-                     count ? "count all the same (--keep-disturbed)"
-                           : "do not count; `sparfuse run --retry-disturbed` runs them again");
-}
-
 namespace {
 
 using nlohmann::json;
@@ -193,30 +155,6 @@ Headline Stated(const PartResult& result, const Comparisons::value_type& compari
   return headline;
 }
 
-}  // namespace
-
-std::vector<Headline> HeadlinesOf(const Experiment& experiment,
-                                  const std::vector<PartResult>& results) {
-  std::vector<Headline> headlines;
-  for (const PartResult& result : results) {
-    if (IsOfTwins(*result.part)) continue;
-    Comparisons comparisons = OfClaims(result);
-    if (comparisons.empty()) comparisons = OfReference(result, experiment.paper);
-    const std::size_t first = headlines.size();
-    for (const auto& comparison : comparisons) headlines.push_back(Stated(result, comparison));
-    std::stable_sort(headlines.begin() + static_cast<std::ptrdiff_t>(first), headlines.end(),
-                     [&](const Headline& a, const Headline& b) {
-                       const bool own_a = a.method == experiment.paper;
-                       const bool own_b = b.method == experiment.paper;
-                       if (own_a != own_b) return own_a;
-                       return std::abs(std::log(a.best.value)) > std::abs(std::log(b.best.value));
-                     });
-  }
-  return headlines;
-}
-
-namespace {
-
 constexpr std::size_t kMany = 12;  // above this number of settings, a row shows only marks
 
 struct Kind {
@@ -319,29 +257,33 @@ std::vector<std::string> FactsOf(const Claims& claims) {
 }
 
 // `claims` share one sentence, and the worst comes first.
-JudgedSentence SentenceOf(const Claims& claims) {
+json SentenceOf(const Claims& claims) {
   const ClaimResult& first = claims.front();
-  JudgedSentence made{
-      {KindOf(first).mark, KindOf(first).look}, {}, FactsOf(claims), {}, {}, {}, {}};
-  made.sentence = claims.size() == 1 ? first.claim->quote : first.claim->sentence;
-  made.many = claims.size() > kMany;
-  made.summary = Summary(claims);
-  made.table.columns = {"setting", "expected", "ours (95 %)", "n", "mode", "verdict"};
-  made.table.alignment = "llrrll";
+  json settings = json::array();
+  Table table{.columns = {"setting", "expected", "ours (95 %)", "n", "mode", "verdict"},
+              .alignment = "llrrll"};
   for (const ClaimResult& claim : claims) {
     const ClaimWords words = WordsOf(claim);
     const std::string setting = SettingOf(claim, claims);
-    made.settings.push_back({{KindOf(claim).mark, KindOf(claim).look},
-                             setting,
-                             words.ours.substr(0, words.ours.find(" [")),
-                             words.ours,
-                             words.verdict});
-    made.table.rows.push_back(
+    settings.push_back({{"mark", KindOf(claim).mark},
+                        {"look", KindOf(claim).look},
+                        {"words", setting},
+                        {"value", words.ours.substr(0, words.ours.find(" ["))},
+                        {"ours", words.ours},
+                        {"verdict", words.verdict}});
+    table.rows.push_back(
         {setting, words.expected, words.ours,
-         claim.mode == "modelled" ? std::to_string(claim.n) : made.table.BlocksText(claim.n),
-         claim.mode, words.verdict});
+         claim.mode == "modelled" ? std::to_string(claim.n) : table.BlocksText(claim.n), claim.mode,
+         words.verdict});
   }
-  return made;
+  return {{"mark", KindOf(first).mark},
+          {"look", KindOf(first).look},
+          {"sentence", claims.size() == 1 ? first.claim->quote : first.claim->sentence},
+          {"facts", FactsOf(claims)},
+          {"settings", std::move(settings)},
+          {"many", claims.size() > kMany},
+          {"summary", Summary(claims)},
+          {"table", ToJson(table)}};
 }
 
 // Neighbouring claims with one sentence and metric share a row.
@@ -358,19 +300,19 @@ std::vector<Claims> BySentence(const Claims& claims) {
 }
 
 // Groups the claims of each part. The worst rows come first.
-JudgedGroup GroupOf(std::string id, std::string title, const std::vector<Claims>& parts) {
+json GroupOf(const std::string& id, const std::string& title, const std::vector<Claims>& parts) {
   std::vector<Claims> sentences;
   for (const Claims& part : parts)
     std::ranges::move(BySentence(part), std::back_inserter(sentences));
   for (Claims& sentence : sentences) SortWorstFirst(sentence);
   std::ranges::stable_sort(sentences, {},
                            [](const Claims& claims) { return &KindOf(claims.front()); });
-  JudgedGroup group{std::move(id), std::move(title), {}};
-  for (const Claims& sentence : sentences) group.sentences.push_back(SentenceOf(sentence));
-  return group;
+  json made = json::array();
+  for (const Claims& sentence : sentences) made.push_back(SentenceOf(sentence));
+  return {{"id", id}, {"title", title}, {"sentences", std::move(made)}};
 }
 
-JudgedClaims Whole(const Claims& claims, std::vector<JudgedGroup> groups) {
+JudgedClaims Whole(const Claims& claims, json groups) {
   return {claims.size(), Summary(claims), Meanings(claims), std::move(groups)};
 }
 
@@ -378,9 +320,67 @@ void Add(Claims& all, const Claims& more) { all.insert(all.end(), more.begin(), 
 
 }  // namespace
 
+std::string DisturbedWarning(const std::vector<PartResult>& results) {
+  return DisturbedWarning(std::vector{&results});
+}
+
+std::string DisturbedWarning(const std::vector<const std::vector<PartResult>*>& results) {
+  std::set<std::string> all;
+  std::set<std::string> disturbed;
+  std::map<std::string, std::vector<double>> causes;
+  bool count = false;
+  for (const auto* experiment : results) {
+    for (const PartResult& part : *experiment) {
+      for (const CellResult& cell : part.cells) {
+        if (cell.cell->config.modelled()) continue;
+        count = cell.disturbed_trials == DisturbedTrials::kCount;
+        for (const auto& [block, trial] : cell.trials) {
+          all.insert(trial->trial_id);
+          if (!cell.disturbed.contains(block) || !disturbed.insert(trial->trial_id).second)
+            continue;
+          const nlohmann::json& quiet = trial->quiet;
+          if (!quiet.contains("causes")) continue;
+          for (const auto& [cause, value] : quiet["causes"].items())
+            causes[cause].push_back(value.is_number() ? value.get<double>() : 0);
+        }
+      }
+    }
+  }
+  if (disturbed.empty()) return "";
+  std::vector<std::string> words;
+  for (const auto& [cause, values] : causes) {
+    words.push_back(CauseWords(cause, Median(values)) +
+                    (values.size() > 1 ? fmt::format(" (median of {})", values.size()) : ""));
+  }
+  return fmt::format("{} of {} live trials were disturbed: {}. Their times {}", disturbed.size(),
+                     all.size(), fmt::join(words, ", "),
+                     count ? "count all the same (--keep-disturbed)"
+                           : "do not count; `sparfuse run --retry-disturbed` runs them again");
+}
+
+std::vector<Headline> HeadlinesOf(const Experiment& experiment,
+                                  const std::vector<PartResult>& results) {
+  std::vector<Headline> headlines;
+  for (const PartResult& result : results) {
+    if (IsOfTwins(*result.part)) continue;
+    Comparisons comparisons = OfClaims(result);
+    if (comparisons.empty()) comparisons = OfReference(result, experiment.paper);
+    const std::size_t first = headlines.size();
+    for (const auto& comparison : comparisons) headlines.push_back(Stated(result, comparison));
+    std::stable_sort(headlines.begin() + static_cast<std::ptrdiff_t>(first), headlines.end(),
+                     [&](const Headline& a, const Headline& b) {
+                       const bool own_a = a.method == experiment.paper;
+                       const bool own_b = b.method == experiment.paper;
+                       if (own_a != own_b) return own_a;
+                       return std::abs(std::log(a.best.value)) > std::abs(std::log(b.best.value));
+                     });
+  }
+  return headlines;
+}
+
 JudgedClaims JudgedByPart(std::span<const PartResult> results) {
   Claims all;
-  std::vector<JudgedGroup> groups;
+  json groups = json::array();
   for (const PartResult& result : results) {
     const Claims claims = JudgeClaims(result);
     if (claims.empty()) continue;
@@ -392,7 +392,7 @@ JudgedClaims JudgedByPart(std::span<const PartResult> results) {
 
 JudgedClaims JudgedByExperiment(std::span<const ClaimingExperiment> experiments) {
   Claims all;
-  std::vector<JudgedGroup> groups;
+  json groups = json::array();
   for (const ClaimingExperiment& experiment : experiments) {
     Claims claims;
     std::vector<Claims> parts;
@@ -409,35 +409,10 @@ JudgedClaims JudgedByExperiment(std::span<const ClaimingExperiment> experiments)
 }
 
 json ToJson(const JudgedClaims& judged) {
-  json groups = json::array();
-  for (const JudgedGroup& group : judged.groups) {
-    json sentences = json::array();
-    for (const JudgedSentence& said : group.sentences) {
-      json settings = json::array();
-      for (const JudgedSetting& each : said.settings) {
-        settings.push_back({{"mark", each.mark},
-                            {"look", each.look},
-                            {"words", each.words},
-                            {"value", each.value},
-                            {"ours", each.ours},
-                            {"verdict", each.verdict}});
-      }
-      sentences.push_back({{"mark", said.mark},
-                           {"look", said.look},
-                           {"sentence", said.sentence},
-                           {"facts", said.facts},
-                           {"settings", std::move(settings)},
-                           {"many", said.many},
-                           {"summary", said.summary},
-                           {"table", ToJson(said.table)}});
-    }
-    groups.push_back(
-        {{"id", group.id}, {"title", group.title}, {"sentences", std::move(sentences)}});
-  }
   return {{"claims", judged.claims},
           {"summary", judged.summary},
           {"meanings", judged.meanings},
-          {"groups", std::move(groups)}};
+          {"groups", judged.groups}};
 }
 
 }  // namespace sparfuse::harness

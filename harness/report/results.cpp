@@ -145,6 +145,39 @@ void Compare(const CellResult& of_cell, const CellResult& over_cell, ClaimResult
   }
 }
 
+// The draws of a modelled metric that a declared cluster's inputs leave open. A throughput has the
+// draws of step_seconds, inverted.
+std::vector<double> DrawsOf(const CellResult& result, const std::string& metric) {
+  if (result.trials.size() != 1) return {};
+  const auto& draws = result.trials.begin()->second->launch.draws;
+  const bool rate = metric == "throughput";
+  const auto found = draws.find(rate ? "step_seconds" : metric);
+  if (found == draws.end()) return {};
+  std::vector<double> values = found->second;
+  if (rate) {
+    for (double& value : values) value = 1 / value;
+  }
+  return values;
+}
+
+// Imported cells of the part's workloads and kind. A part of twins has none.
+std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
+  if (part.cells.empty() || IsOfTwins(part)) return {};
+  std::set<std::string> workloads;
+  for (const Cell& cell : part.cells) workloads.insert(cell.config.workload);
+  std::vector<ImportedCell> cells = ImportedCells(rows);
+  std::erase_if(cells, [&](const ImportedCell& cell) {
+    return !workloads.contains(cell.any->workload) ||
+           cell.any->kind != part.cells.front().json.value("kind", std::string());
+  });
+  return cells;
+}
+
+// Disturbed throughput trials are not drawn. Disturbed convergence trials are.
+bool LeavesOutDisturbed(const CellResult& cell) {
+  return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
+}
+
 }  // namespace
 
 bool ClaimResult::fails_strict() const {
@@ -194,38 +227,6 @@ std::size_t CellResult::blocks() const {
   return trials.size() - (disturbed_trials == DisturbedTrials::kApart ? disturbed.size() : 0);
 }
 
-namespace {
-
-// The draws of a modelled metric that a declared cluster's inputs leave open. A throughput has the
-// draws of step_seconds, inverted.
-std::vector<double> DrawsOf(const CellResult& result, const std::string& metric) {
-  if (result.trials.size() != 1) return {};
-  const auto& draws = result.trials.begin()->second->launch.draws;
-  const bool rate = metric == "throughput";
-  const auto found = draws.find(rate ? "step_seconds" : metric);
-  if (found == draws.end()) return {};
-  std::vector<double> values = found->second;
-  if (rate) {
-    for (double& value : values) value = 1 / value;
-  }
-  return values;
-}
-
-// Imported cells of the part's workloads and kind. A part of twins has none.
-std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
-  if (part.cells.empty() || IsOfTwins(part)) return {};
-  std::set<std::string> workloads;
-  for (const Cell& cell : part.cells) workloads.insert(cell.config.workload);
-  std::vector<ImportedCell> cells = ImportedCells(rows);
-  std::erase_if(cells, [&](const ImportedCell& cell) {
-    return !workloads.contains(cell.any->workload) ||
-           cell.any->kind != part.cells.front().json.value("kind", std::string());
-  });
-  return cells;
-}
-
-}  // namespace
-
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
   std::optional<Interval> over = LogInterval(OfBlocks(Values(metric)));
   if (const std::vector<double> draws = DrawsOf(*this, metric); over && !draws.empty()) {
@@ -260,15 +261,6 @@ bool CellResult::MissedTarget(const std::string& metric) const {
   };
   return IsToTarget(metric) && !trials.empty() && std::ranges::all_of(trials, missed);
 }
-
-namespace {
-
-// Disturbed throughput trials are not drawn. Disturbed convergence trials are.
-bool LeavesOutDisturbed(const CellResult& cell) {
-  return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
-}
-
-}  // namespace
 
 std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell) {
   auto trials = cell.trials;

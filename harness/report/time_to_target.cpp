@@ -116,12 +116,6 @@ std::string ReachedText(const std::map<int, TargetRun>& runs, const UntilThere& 
   return fmt::format("{} of {}", epochs.reached.size(), runs.size());
 }
 
-json BlocksJson(const std::map<int, double>& values) {
-  json object = json::object();
-  for (const auto& [block, value] : values) object[std::to_string(block)] = value;
-  return object;
-}
-
 class Targets {
  public:
   Targets(const json& figure, std::span<const PartResult> results, std::size_t part,
@@ -231,8 +225,8 @@ class Targets {
                 {"cell", i},
                 {"reached", epochs.reached.size()},
                 {"n", runs.size()},
-                {"epochs", BlocksJson(epochs.reached)},
-                {"seconds", BlocksJson(seconds.reached)},
+                {"epochs", ByBlockJson(epochs.reached)},
+                {"seconds", ByBlockJson(seconds.reached)},
                 {"flagged", false}};
     std::string name = result_.cells[i].cell->label;
     std::vector<std::string> over(3, kNone);

@@ -1,8 +1,7 @@
 #include "harness/statistics/statistics.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <vector>
+#include <array>
 
 #include "core/sparsify/scan/statistics.hpp"
 
@@ -120,31 +119,12 @@ std::optional<Interval> PairedDifference(const std::map<int, double>& ours,
 }
 
 std::string_view VerdictName(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kReproduced:
-      return "reproduced";
-    case Verdict::kDirectionOnly:
-      return "direction only";
-    case Verdict::kNotReproduced:
-      return "not reproduced";
-    case Verdict::kInconclusive:
-      return "inconclusive";
-    case Verdict::kNotRun:
-      return "not run";
-    case Verdict::kDisturbed:
-      return "not decided: disturbed";
-    case Verdict::kTargetNotReached:
-      return kTargetNotReached;
-    case Verdict::kInvalid:
-      return "invalid";
-    case Verdict::kConsistentModelled:
-      return "consistent with the paper";
-    case Verdict::kHolds:
-      return "holds";
-    case Verdict::kDoesNotHold:
-      return "does not hold";
-  }
-  return "not run";
+  static constexpr std::array<std::string_view, 11> kNames = {
+      "reproduced",      "direction only", "not reproduced",
+      "inconclusive",    "not run",        "not decided: disturbed",
+      kTargetNotReached, "invalid",        "consistent with the paper",
+      "holds",           "does not hold"};
+  return kNames.at(static_cast<std::size_t>(verdict));
 }
 
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact) {

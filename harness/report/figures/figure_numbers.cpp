@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "harness/catalog/model_table.hpp"
-#include "harness/report/agreement.hpp"
 #include "harness/report/figures/grouped_bars.hpp"
 #include "harness/report/figures/panels.hpp"
 #include "harness/report/figures/published_rows.hpp"

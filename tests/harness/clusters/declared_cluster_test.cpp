@@ -14,7 +14,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
-#include "harness/clusters/cluster_presets.hpp"
+#include "harness/clusters/cluster_text.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"

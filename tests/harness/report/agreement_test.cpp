@@ -1,10 +1,9 @@
 // Tests the numbers and tables of predictions against published values of the same machines.
-#include "harness/report/agreement.hpp"
-
 #include <gtest/gtest.h>
 
 #include <deque>
 
+#include "harness/report/figures/skill.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
