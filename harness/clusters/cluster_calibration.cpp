@@ -15,7 +15,6 @@
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 using Vector = std::vector<double>;
@@ -390,6 +389,13 @@ class LeastSquares {
                   record.decompress_seconds * 1e3, record.update_seconds * 1e3));
 }
 
+constexpr double kGradientBytes = 4;
+constexpr double kGbps = 1e9 / 8;  // bytes a second
+
+bool SendsDense(const ReferenceStep& step) {
+  return step.sparsifier == "none" && step.method_options.collective == "ring-allreduce";
+}
+
 }  // namespace
 
 CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step) {
@@ -437,17 +443,6 @@ CalibrationSlopes SlopesOf(DeclaredCluster cluster) { return LeastSquares(cluste
 void RecalibrateOnSteps(DeclaredCluster& cluster, const CalibrationSlopes& near) {
   LeastSquares(cluster).Solve(near);
 }
-
-namespace {
-
-constexpr double kGradientBytes = 4;
-constexpr double kGbps = 1e9 / 8;  // bytes a second
-
-bool SendsDense(const ReferenceStep& step) {
-  return step.sparsifier == "none" && step.method_options.collective == "ring-allreduce";
-}
-
-}  // namespace
 
 RateBounds RateBoundsOf(std::string_view workload, int ranks, int nodes, double exposed_seconds,
                         double longest_seconds) {

@@ -41,64 +41,6 @@ std::string_view UnitOf(std::string_view column) {
   return "";
 }
 
-}  // namespace
-
-void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
-                  LinkLog& log) {
-  const std::size_t slash = program.rfind('/');
-  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
-  for (const NcclProgram& each : kNcclPrograms) {
-    const bool said = !program.empty() && program.starts_with(each.name);
-    if (!said && (!program.empty() || asked.operation != each.operation)) continue;
-    log.program = each.name;
-    log.operation = each.operation;
-    return;
-  }
-  if (program.empty()) {
-    FailAt(file, 0,
-           "the log does not name its program: expected --operation all-reduce, all-gather or "
-           "send-receive");
-  }
-  FailAt(file, 0,
-         fmt::format("{}: expected all_reduce_perf, all_gather_perf or sendrecv_perf", program));
-}
-
-void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
-            LinkLog& log) {
-  const auto fail = [&](const std::string& message) {
-    FailAt(file, line, (where.empty() ? "" : where + ": ") + message);
-  };
-  if (row.bytes == 0) return;  // a size below one byte a rank, for which an all-gather does nothing
-  if (row.wrong && *row.wrong != 0) {
-    fail(fmt::format(
-        "#wrong = {:g}: the results are wrong, and their times mean nothing; expected 0",
-        *row.wrong));
-  }
-  log.verified = log.verified && row.wrong.has_value();
-  const LinkSample sample{row.bytes, row.seconds};
-  AddSample(file, line, sample, log);
-  // Rates are printed with two decimals; larger ones have at least four digits.
-  const auto far = [](double printed, double computed, double decimals) {
-    return std::abs(printed - computed) > 0.01 * computed + decimals;
-  };
-  const double algorithm = 1e-9 * row.bytes / row.seconds;
-  if (far(row.algorithm_gbytes, algorithm, 0.006)) {
-    fail(
-        fmt::format("algbw = {:g} GB/s, and {:g} bytes in {:g} us are {:.4g}: expected sizes in "
-                    "bytes, times in us and rates in 10^9 bytes a second",
-                    row.algorithm_gbytes, row.bytes, 1e6 * row.seconds, algorithm));
-  }
-  const double bus = 1e-9 * log.BusBandwidth(sample);
-  if (far(row.bus_gbytes, bus, 0.012)) {
-    fail(
-        fmt::format("busbw = {:g} GB/s, and {} of {} ranks has {:.4g} of {:.4g}: expected the "
-                    "log's own number of ranks and operation",
-                    row.bus_gbytes, log.program, log.ranks, bus, algorithm));
-  }
-}
-
-namespace {
-
 class NcclTable {
  public:
   NcclTable(std::string_view text, const std::string& file, const AskedOfLog& asked)
@@ -371,6 +313,60 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
 }
 
 }  // namespace
+
+void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
+                  LinkLog& log) {
+  const std::size_t slash = program.rfind('/');
+  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
+  for (const NcclProgram& each : kNcclPrograms) {
+    const bool said = !program.empty() && program.starts_with(each.name);
+    if (!said && (!program.empty() || asked.operation != each.operation)) continue;
+    log.program = each.name;
+    log.operation = each.operation;
+    return;
+  }
+  if (program.empty()) {
+    FailAt(file, 0,
+           "the log does not name its program: expected --operation all-reduce, all-gather or "
+           "send-receive");
+  }
+  FailAt(file, 0,
+         fmt::format("{}: expected all_reduce_perf, all_gather_perf or sendrecv_perf", program));
+}
+
+void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
+            LinkLog& log) {
+  const auto fail = [&](const std::string& message) {
+    FailAt(file, line, (where.empty() ? "" : where + ": ") + message);
+  };
+  if (row.bytes == 0) return;  // a size below one byte a rank, for which an all-gather does nothing
+  if (row.wrong && *row.wrong != 0) {
+    fail(fmt::format(
+        "#wrong = {:g}: the results are wrong, and their times mean nothing; expected 0",
+        *row.wrong));
+  }
+  log.verified = log.verified && row.wrong.has_value();
+  const LinkSample sample{row.bytes, row.seconds};
+  AddSample(file, line, sample, log);
+  // Rates are printed with two decimals; larger ones have at least four digits.
+  const auto far = [](double printed, double computed, double decimals) {
+    return std::abs(printed - computed) > 0.01 * computed + decimals;
+  };
+  const double algorithm = 1e-9 * row.bytes / row.seconds;
+  if (far(row.algorithm_gbytes, algorithm, 0.006)) {
+    fail(
+        fmt::format("algbw = {:g} GB/s, and {:g} bytes in {:g} us are {:.4g}: expected sizes in "
+                    "bytes, times in us and rates in 10^9 bytes a second",
+                    row.algorithm_gbytes, row.bytes, 1e6 * row.seconds, algorithm));
+  }
+  const double bus = 1e-9 * log.BusBandwidth(sample);
+  if (far(row.bus_gbytes, bus, 0.012)) {
+    fail(
+        fmt::format("busbw = {:g} GB/s, and {} of {} ranks has {:.4g} of {:.4g}: expected the "
+                    "log's own number of ranks and operation",
+                    row.bus_gbytes, log.program, log.ranks, bus, algorithm));
+  }
+}
 
 LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked) {
   // The table may follow lines of NCCL or of the launcher.

@@ -21,7 +21,6 @@
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 using nlohmann::json;
@@ -202,43 +201,6 @@ class Forcer {
   const std::vector<std::unique_ptr<ModelledSide>>& models_;
   std::vector<std::map<CellKey, SideCell>> cells_;  // one map for each side
 };
-
-}  // namespace
-
-CellConfig WithPlanOf(const CellConfig& cell, const json& outcome) {
-  const json plan = LastPlan(outcome);
-  const std::vector<TensorShape> tensors =
-      outcome.is_object() ? TensorsIn(outcome) : std::vector<TensorShape>();
-  if (plan.is_null() || tensors.empty() || !plan.contains("unit_sizes"))
-    SPARFUSE_THROW(kConfig, "its trial states neither plan nor tensors");
-  CellConfig with_plan = cell;
-  MethodChoice& method = with_plan.method_options;
-  method.planner = kGivenPlanner;
-  method.planner_options = ResolveOptions("planner given", GivenPlanner().options,
-                                          {{"units", plan["unit_sizes"].get<std::string>()}});
-  method.sending["replan_every"] = std::int64_t{0};
-  method.sending["dense_fallback"] = false;
-  const Composition composition = Compose(with_plan);
-  const GradientLayout layout = MakeLayout(tensors, with_plan);
-  const json given = ToJson(SummaryOf(
-      MakePlan(composition, layout, {cell.workers, cell.ranks_per_node}, nullptr, nullptr), layout,
-      0));
-  const std::string more = WhatIsMore(plan, given);
-  if (!more.empty()) {
-    SPARFUSE_THROW(
-        kConfig,
-        fmt::format("its plan has more than the units that a given plan can state: {}", more));
-  }
-  return with_plan;
-}
-
-void ForcePlans(SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                std::size_t giver, DisturbedTrials disturbed,
-                const std::vector<std::unique_ptr<ModelledSide>>& models) {
-  Forcer(comparison, sides, giver, disturbed, models).Run();
-}
-
-namespace {
 
 std::string IdOf(const std::string& giver) {
   std::string id = "plan-of-" + giver;
@@ -465,6 +427,39 @@ class Writer {
 };
 
 }  // namespace
+
+CellConfig WithPlanOf(const CellConfig& cell, const json& outcome) {
+  const json plan = LastPlan(outcome);
+  const std::vector<TensorShape> tensors =
+      outcome.is_object() ? TensorsIn(outcome) : std::vector<TensorShape>();
+  if (plan.is_null() || tensors.empty() || !plan.contains("unit_sizes"))
+    SPARFUSE_THROW(kConfig, "its trial states neither plan nor tensors");
+  CellConfig with_plan = cell;
+  MethodChoice& method = with_plan.method_options;
+  method.planner = kGivenPlanner;
+  method.planner_options = ResolveOptions("planner given", GivenPlanner().options,
+                                          {{"units", plan["unit_sizes"].get<std::string>()}});
+  method.sending["replan_every"] = std::int64_t{0};
+  method.sending["dense_fallback"] = false;
+  const Composition composition = Compose(with_plan);
+  const GradientLayout layout = MakeLayout(tensors, with_plan);
+  const json given = ToJson(SummaryOf(
+      MakePlan(composition, layout, {cell.workers, cell.ranks_per_node}, nullptr, nullptr), layout,
+      0));
+  const std::string more = WhatIsMore(plan, given);
+  if (!more.empty()) {
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format("its plan has more than the units that a given plan can state: {}", more));
+  }
+  return with_plan;
+}
+
+void ForcePlans(SystemComparison& comparison, const std::vector<SystemSide>& sides,
+                std::size_t giver, DisturbedTrials disturbed,
+                const std::vector<std::unique_ptr<ModelledSide>>& models) {
+  Forcer(comparison, sides, giver, disturbed, models).Run();
+}
 
 PlanExperiment ExperimentOfPlans(const SystemComparison& comparison,
                                  const std::vector<SystemSide>& sides, std::size_t giver,
