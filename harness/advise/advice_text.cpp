@@ -33,9 +33,8 @@ std::string SettingOf(int workers, double density) {
 }
 
 Table RankingTable(const Ranking& ranking, const std::string& unit) {
-  Table table;
-  table.title = SettingOf(ranking.workers, ranking.density);
-  table.columns = {"", "method", "sparsifier", "throughput", "of the best", "over dense"};
+  Table table{.title = SettingOf(ranking.workers, ranking.density),
+              .columns = {"", "method", "sparsifier", "throughput", "of the best", "over dense"}};
   std::size_t place = 0;
   for (const RankedMethod& each : ranking.methods) {
     ++place;

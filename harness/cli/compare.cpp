@@ -235,12 +235,12 @@ void PrintComparison(const SystemComparison& comparison, const std::vector<Syste
                      const CompareRequest& request, const ModelRequest& modelled,
                      const std::string& format) {
   const bool latex = format == "latex";
-  for (const std::string& sentence : SummaryOf(comparison, sides, request, modelled))
+  for (const std::string& sentence : SummaryOf({comparison, sides, request, modelled}))
     fmt::print("{}{}.\n", latex ? "% " : "", sentence);
   for (const std::string& sentence : comparison.hardware)
     fmt::print("{}{}.\n", latex ? "% " : "", sentence);
   fmt::print("\n");
-  for (const Table& table : TablesOf(comparison, sides, request, modelled))
+  for (const Table& table : TablesOf({comparison, sides, request, modelled}))
     fmt::print("{}\n", Render(table, latex ? TableFormat::kLatex : TableFormat::kMarkdown));
   std::fflush(stdout);
 }
@@ -255,11 +255,11 @@ int CompareVerb(Program& program, const CompareVerbRequest& request) {
   SystemComparison comparison = CompareSystems(sides, asked);
   if (comparison.parts.empty()) FailWithNothing(sides, asked);
   const ModelRequest modelled = AddModel(program, sides, request, comparison);
-  const json numbers = ComparisonJson(comparison, sides, asked, modelled);
+  const json numbers = ComparisonJson({comparison, sides, asked, modelled});
   if (program.json()) {
     PrintJson(numbers);
   } else if (request.format == "csv") {
-    fmt::print("{}", ComparisonCsv(comparison, sides, asked, modelled));
+    fmt::print("{}", ComparisonCsv({comparison, sides, asked, modelled}));
   } else {
     PrintComparison(comparison, sides, asked, modelled, request.format);
   }

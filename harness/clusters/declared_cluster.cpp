@@ -52,6 +52,9 @@ constexpr Range kInStep{1e-4, 100};
 constexpr Range kCards{1, 64};
 constexpr Range kRanks{1, 65'536};
 constexpr Range kBytesAnEntry{1, 64};
+constexpr Range kGrowths{0, 2};
+constexpr Range kFractions{0, 1};
+constexpr std::nullopt_t kNeeded = std::nullopt;  // no default: the file must have it
 
 bool StandsFor(const std::vector<std::string>& families, std::string_view family) {
   return std::ranges::find(families, family) != families.end();
@@ -332,7 +335,7 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
 
 std::span<const InputSpec> InputSpecs() {
   static const std::array<InputSpec, 34> kSpecs = {{
-      {"inter_node_gbps", "bandwidth", kPositive, {}, "rate of one network card, each way"},
+      {"inter_node_gbps", "bandwidth", kPositive, kNeeded, "rate of one network card, each way"},
       {"network_cards", "bandwidth", kCards, 1, "cards of a node, which its ranks share"},
       {"inter_node_efficiency", "bandwidth", kShares, 1,
        "share of inter_node_gbps that protocol and staging leave", true},
@@ -342,33 +345,28 @@ std::span<const InputSpec> InputSpecs() {
        "as inter_node_efficiency"},
       {"host_path_gbps", "bandwidth", kPositive, 1e9,
        "rate of a node's path to its network cards, a bound in addition to their own rate"},
-      {"inter_node_us", "latency", kTimes, {}, "start-up of a hop between nodes"},
-      {"intra_node_gbps",
-       "bandwidth",
-       kPositive,
-       {},
+      {"inter_node_us", "latency", kTimes, kNeeded, "start-up of a hop between nodes"},
+      {"intra_node_gbps", "bandwidth", kPositive, kNeeded,
        "rate between two devices of a node, each way"},
       {"intra_node_efficiency", "bandwidth", kShares, 1, "share of intra_node_gbps that is left",
        true},
-      {"intra_node_us", "latency", kTimes, {}, "start-up of a hop within a node"},
+      {"intra_node_us", "latency", kTimes, kNeeded, "start-up of a hop within a node"},
       {"message_us", "latency", kTimes, 0,
        "cost of each message beyond the first that a rank sends at once", true},
-      {"memory_gbytes_per_s", "memory", kPositive, {}, "rate of the device's memory"},
-      {"kernel_us", "kernel", kTimes, {}, "least time of a kernel on the device, however small"},
+      {"memory_gbytes_per_s", "memory", kPositive, kNeeded, "rate of the device's memory"},
+      {"kernel_us", "kernel", kTimes, kNeeded,
+       "least time of a kernel on the device, however small"},
       {"compute_tflops", "compute", kPositive, 0,
        "rate of forward and backward, two operations a multiply-accumulate, without [[compute]] or "
        "[[reference]]"},
       {"compute_ratio", "compute", kPositive, 1,
        "seconds of forward and backward here for one on the reference_cluster"},
-      {"host_link_gbytes_per_s", "host", kPositive, {}, "rate from the device to its host"},
-      {"host_memory_gbytes_per_s", "host", kPositive, {}, "rate of the host's memory"},
+      {"host_link_gbytes_per_s", "host", kPositive, kNeeded, "rate from the device to its host"},
+      {"host_memory_gbytes_per_s", "host", kPositive, kNeeded, "rate of the host's memory"},
       {"host_selection_ns_an_element", "sparsify", kTimes, 0,
        "selection or encoding by the host's processors, unless a [[coder]] states it; at least the "
        "time to read its memory"},
-      {"exchange_host_us",
-       "host_overhead",
-       kTimes,
-       {},
+      {"exchange_host_us", "host_overhead", kTimes, kNeeded,
        "preparation of an exchange by the host, one after another, in parallel with the network or "
        "in line (`host`)",
        true},
@@ -379,12 +377,8 @@ std::span<const InputSpec> InputSpecs() {
        "the host's work on an entry that a rank gives to a collective that is published to sum on "
        "the host",
        true},
-      {"exchange_growth",
-       "host_overhead",
-       {0, 2},
-       0,
-       "power of ranks with which the host's time for an exchange grows",
-       true},
+      {"exchange_growth", "host_overhead", kGrowths, 0,
+       "power of ranks with which the host's time for an exchange grows", true},
       {"exchange_growth_from", "host_overhead", kRanks, 8,
        "ranks at which the exchange_host_* inputs hold", true},
       {"entry_bytes", "bandwidth", kBytesAnEntry, 8,
@@ -401,22 +395,12 @@ std::span<const InputSpec> InputSpecs() {
       {"coding_in_step", "sparsify", kInStep, 1,
        "time of selections and encodings within a step over their time alone"},
       {"side_slowdown", "side", kSlowdowns, 1, "slowdown of a selection beside backward"},
-      {"overlap",
-       "overlap",
-       {0, 1},
-       1,
+      {"overlap", "overlap", kFractions, 1,
        "share of an exchange that runs while its ranks compute; 0: none of it before backward ends",
        true},
-      {"payload_overlap",
-       "overlap",
-       {0, 1},
-       1,
-       "the same for an exchange that carries payloads; not stated: as overlap",
-       true},
-      {"fused_overlap",
-       "overlap",
-       {0, 1},
-       1,
+      {"payload_overlap", "overlap", kFractions, 1,
+       "the same for an exchange that carries payloads; not stated: as overlap", true},
+      {"fused_overlap", "overlap", kFractions, 1,
        "the same for a payload selected from several tensors at once; not stated: as "
        "payload_overlap",
        true},

@@ -120,15 +120,16 @@ json ComparisonOf(const std::vector<SiteSystem>& systems, const std::vector<std:
   }
   const SystemComparison comparison = CompareSystems(sides, request);
   if (comparison.parts.empty()) return nullptr;
-  json entry = ComparisonJson(comparison, sides, request);
+  const ShownComparison shown{comparison, sides, request};
+  json entry = ComparisonJson(shown);
   entry["systems"] = std::move(keys);
-  entry["summary"] = SummaryOf(comparison, sides, request);
+  entry["summary"] = SummaryOf(shown);
   for (const ComparedPart& part : comparison.parts) {
     entry["regimes"].push_back({{"experiment", part.experiment},
                                 {"part", part.part},
-                                {"table", ToJson(RegimeTable(part, sides, request))}});
+                                {"table", ToJson(RegimeTable(shown, part))}});
   }
-  entry["different"] = ToJson(DifferenceTable(comparison, sides));
+  entry["different"] = ToJson(DifferenceTable(shown));
   return entry;
 }
 

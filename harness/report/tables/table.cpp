@@ -214,8 +214,7 @@ std::string SampleText(const ImportedCell& cell) {
 Table ResultTable(const PartResult& result, const Catalog& catalog,
                   std::span<const std::string> named) {
   const Part& part = *result.part;
-  Table table;
-  table.title = part.title;
+  Table table{.title = part.title};
   table.caption = Caption(result);
   const auto keys = KeyColumnsOf(part);
   const auto metrics = ShownColumns(result, named);
@@ -301,8 +300,7 @@ ClaimWords WordsOf(const ClaimResult& judged) {
 }
 
 Table ClaimTable(const PartResult& result) {
-  Table table;
-  table.title = result.part->title + ": claims";
+  Table table{.title = result.part->title + ": claims"};
   table.caption = Caption(result) +
                   "; ratios: geometric means of paired blocks, differences and values: means, each "
                   "with its t interval";
@@ -331,8 +329,7 @@ Table ClaimTable(const PartResult& result) {
 }
 
 Table PredictionTable(const Part& part, const PredictionSummary& summary) {
-  Table table;
-  table.title = part.title + ": predicted against live step time";
+  Table table{.title = part.title + ": predicted against live step time"};
   std::vector<json> configs;
   for (const auto& cell : summary.cells) configs.push_back(cell.cell->json);
   const auto keys = KeyColumnsOf(configs);
@@ -401,8 +398,7 @@ std::string DoubtOf(const ImportedCell& cell) {
 }
 
 Table ImportedTable(std::string title, std::span<const ImportedCell> cells) {
-  Table table;
-  table.title = std::move(title);
+  Table table{.title = std::move(title)};
   table.caption = "imported: results of others, compared with nothing";
   table.columns = {"system", "method", "workload", "workers", "density",
                    "batch",  "value",  "time",     "n",       "source"};

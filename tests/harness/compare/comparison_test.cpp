@@ -233,10 +233,10 @@ TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
   EXPECT_EQ(Verdict().why_not, "other regime: cards reach each other by NVLink and by PCIe");
   const SystemComparison comparison = Compared();
   std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_))
+  for (const Table& table : TablesOf({comparison, sides_, request_}))
     text += Render(table, TableFormat::kMarkdown);
   EXPECT_NE(text.find("within a node, cards by NVLink"), std::string::npos) << text;
-  const json numbers = ComparisonJson(comparison, sides_, request_);
+  const json numbers = ComparisonJson({comparison, sides_, request_});
   EXPECT_EQ(numbers["settings"][0]["regimes"][1]["links"], "within a node, cards by PCIe");
   EXPECT_NEAR(numbers["settings"][0]["regimes"][0]["communication"].get<double>(), 1, 1e-9);
   // The regime follows from the used cards and their worst link.
@@ -400,12 +400,12 @@ TEST_F(Comparing, OneSeedOfOneTrialWithAnotherAlgorithmIsNamed) {
   EXPECT_EQ(differences[0].cells,
             std::vector<std::string>{"b: wfbp, , 2 workers, wfbp2: Tree in b5"});
   std::string text;
-  for (const Table& table : TablesOf(Compared(), sides_, request_))
+  for (const Table& table : TablesOf({Compared(), sides_, request_}))
     text += Render(table, TableFormat::kMarkdown);
   EXPECT_NE(text.find("environment.NCCL_ALGO: b: wfbp, , 2 workers, wfbp2: Tree in b5"),
             std::string::npos)
       << text;
-  EXPECT_EQ(ComparisonJson(Compared(), sides_, request_)["differences"][0]["cells"].size(), 1u);
+  EXPECT_EQ(ComparisonJson({Compared(), sides_, request_})["differences"][0]["cells"].size(), 1u);
 }
 
 TEST_F(Comparing, SoIsOneThatAloneHasItSetEvenWhereMachinesAreAlike) {
@@ -460,15 +460,15 @@ TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
   ASSERT_EQ(cell.sides[1].moved.size(), 1u);
   EXPECT_NEAR(cell.sides[1].moved.at(2), 1, 1e-9);
   EXPECT_EQ(cell.verdicts[0].contrast.agreement, Agreement::kAgree);  // ratios are within blocks
-  EXPECT_EQ(SummaryOf(comparison, sides_, request_).at(1),
+  EXPECT_EQ(SummaryOf({comparison, sides_, request_}).at(1),
             "On b dense moved by more than 10 % while a block was measured: 1 of 1 ratios are "
             "marked");
   std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_))
+  for (const Table& table : TablesOf({comparison, sides_, request_}))
     text += Render(table, TableFormat::kMarkdown);
   EXPECT_NE(text.find("b: dense moved in 1 of 5 blocks (block 2 by 100 %)"), std::string::npos)
       << text;
-  EXPECT_EQ(ComparisonJson(comparison, sides_, request_)["cells"][0]["second_moved"],
+  EXPECT_EQ(ComparisonJson({comparison, sides_, request_})["cells"][0]["second_moved"],
             json({{"2", 1.0}}));
   request_.control = 1.5;
   EXPECT_TRUE(Only(Compared()).sides[1].moved.empty());
@@ -538,17 +538,17 @@ TEST_F(Comparing, TablesAndNumbersSayTheSame) {
   AddBlocks(0, 100, 1.5);
   AddBlocks(1, 900, 2.0);
   const SystemComparison comparison = Compared();
-  EXPECT_EQ(SummaryOf(comparison, sides_, request_).at(0),
+  EXPECT_EQ(SummaryOf({comparison, sides_, request_}).at(0),
             "a against b: 1 ratio to dense: 1 larger on b");
   std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_))
+  for (const Table& table : TablesOf({comparison, sides_, request_}))
     text += Render(table, TableFormat::kMarkdown);
   EXPECT_NE(text.find("larger on b"), std::string::npos);
   EXPECT_NE(text.find("0.75x"), std::string::npos);
-  const json numbers = ComparisonJson(comparison, sides_, request_);
+  const json numbers = ComparisonJson({comparison, sides_, request_});
   EXPECT_EQ(numbers["cells"][0]["verdict"], "second");
   EXPECT_NEAR(numbers["cells"][0]["first_over_second"]["value"].get<double>(), 0.75, 1e-9);
-  const std::string csv = ComparisonCsv(comparison, sides_, request_);
+  const std::string csv = ComparisonCsv({comparison, sides_, request_});
   EXPECT_EQ(std::ranges::count(csv, '\n'), 2);
   EXPECT_NE(csv.find(",second,"), std::string::npos);
 }

@@ -70,7 +70,6 @@ TEST(Statistics, PairedRatiosUseTheBlocksThatBothHave) {
   EXPECT_EQ(ratio->n, 2u);
   EXPECT_NEAR(ratio->value, 2, 1e-12);
   EXPECT_NEAR(ratio->low, 2, 1e-12);  // equal ratios: no spread between blocks
-  EXPECT_TRUE(ratio->preliminary());
   EXPECT_TRUE(RatiosByBlock({{0, 1.0}}, {{1, 1.0}}).empty());
   EXPECT_FALSE(LogInterval(std::vector{1.0, 0.0}));
 }

@@ -191,15 +191,15 @@ TEST_F(Forcing, TablesSayWhatIsModelledAndWhatWasMeasured) {
   AddBoth();
   const SystemComparison comparison = Forced();
   const ModelRequest asked{false, "a", {"profile of a", "profile of b"}};
-  EXPECT_EQ(SummaryOf(comparison, sides_, request_, asked).back(),
+  EXPECT_EQ(SummaryOf({comparison, sides_, request_, asked}).back(),
             "Plans of a: 1 that another side plans differently and 0 that cannot be forced; 0 "
             "measured there");
   std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_, asked))
+  for (const Table& table : TablesOf({comparison, sides_, request_, asked}))
     text += Render(table, TableFormat::kMarkdown);
   EXPECT_NE(text.find("with the plans of a"), std::string::npos);
   EXPECT_NE(text.find(", modelled |"), std::string::npos) << text;
-  const json cell = ComparisonJson(comparison, sides_, request_, asked)["cells"][0];
+  const json cell = ComparisonJson({comparison, sides_, request_, asked})["cells"][0];
   EXPECT_EQ(cell["second_forced"]["gain_mode"], "modelled");
   EXPECT_EQ(cell["second_forced"]["units"], "3,40");
   EXPECT_EQ(cell["first_forced"]["own"], true);

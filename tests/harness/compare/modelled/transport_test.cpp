@@ -159,22 +159,22 @@ TEST_F(Transporting, TablesAndNumbersSayThatItIsModelled) {
   AddModelled(1, cells_, b_, 1.25);
   const SystemComparison comparison = Carried(a_, b_);
   const ModelRequest asked{true, "", {"profile of a", "profile of b"}};
-  const auto sentences = SummaryOf(comparison, sides_, request_, asked);
+  const auto sentences = SummaryOf({comparison, sides_, request_, asked});
   EXPECT_NE(sentences.back().find("2 ratios, 0 with a residual that may be 1, 2 with one that is "
                                   "not (farthest: "),
             std::string::npos)
       << sentences.back();
   std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_, asked))
+  for (const Table& table : TablesOf({comparison, sides_, request_, asked}))
     text += Render(table, TableFormat::kMarkdown);
   for (const char* said : {"a carried over by the model", "modelled, never a base of a verdict",
                            "of a: profile of a; of b: profile of b", "0.80x ["}) {
     EXPECT_NE(text.find(said), std::string::npos) << said;
   }
-  const json cell = ComparisonJson(comparison, sides_, request_, asked)["cells"][0];
+  const json cell = ComparisonJson({comparison, sides_, request_, asked})["cells"][0];
   EXPECT_EQ(cell["transported"]["mode"], "modelled");
   EXPECT_NEAR(cell["transported"]["residual"]["value"].get<double>(), 0.8, kRounding);
-  const std::string csv = ComparisonCsv(comparison, sides_, request_, asked);
+  const std::string csv = ComparisonCsv({comparison, sides_, request_, asked});
   EXPECT_NE(csv.find(",transported,transported_low,transported_high,residual,"), std::string::npos);
 }
 
