@@ -30,6 +30,12 @@ std::vector<std::string> TitlesOf(const std::vector<KeyColumn>& columns) {
 
 using Titles = std::vector<std::string>;
 
+// The field of a row in the column of this heading.
+std::string FieldOf(const Table& table, std::size_t row, const std::string& column) {
+  const auto found = std::ranges::find(table.columns, column);
+  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+}
+
 TEST(Columns, AreOfTheUsualKeysWhereTheseTellCellsApart) {
   const Catalog catalog = SmallCatalog();
   // dense and wfbp differ in options, feedback, sparsifier and density, all implied by the method.
@@ -87,10 +93,8 @@ TEST(Table, HasNoPayloadWhereNoneIsCounted) {
   rows[0].metrics.Set("payload_bytes", 1e6);
   rows[1].metrics.Set("payload_bytes", 0);
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
-  const auto found = std::find(table.columns.begin(), table.columns.end(), "payload/step");
-  const auto column = static_cast<std::size_t>(found - table.columns.begin());
-  EXPECT_EQ(table.rows[0].at(column), "1.00 MB");
-  EXPECT_EQ(table.rows[1].at(column), "–");
+  EXPECT_EQ(FieldOf(table, 0, "payload/step"), "1.00 MB");
+  EXPECT_EQ(FieldOf(table, 1, "payload/step"), "–");
 }
 
 TEST(Table, ShowsDisturbedTrialsApart) {
@@ -104,17 +108,13 @@ TEST(Table, ShowsDisturbedTrialsApart) {
   rows[1].quiet = rows[2].quiet = rows[3].quiet = {{"disturbed", true}};
   const PartResult result = ResultOf(part, catalog, rows);
   const Table table = ResultTable(result, catalog);
-  const auto at = [&](std::size_t row, const std::string& column) {
-    const auto found = std::find(table.columns.begin(), table.columns.end(), column);
-    return table.rows[row].at(static_cast<std::size_t>(found - table.columns.begin()));
-  };
-  EXPECT_EQ(at(0, "throughput"), "640 images/s");
-  EXPECT_EQ(at(0, "n"), "1");
-  EXPECT_EQ(at(1, "throughput"), "disturbed (320 images/s)");
-  EXPECT_EQ(at(1, "step"), "(200 ms)");
-  EXPECT_EQ(at(1, "exchanges/step"), "43.0");  // a count, not a time
-  EXPECT_EQ(at(1, "vs dense (95 %)"), "–");
-  EXPECT_EQ(at(1, "n"), "0");
+  EXPECT_EQ(FieldOf(table, 0, "throughput"), "640 images/s");
+  EXPECT_EQ(FieldOf(table, 0, "n"), "1");
+  EXPECT_EQ(FieldOf(table, 1, "throughput"), "disturbed (320 images/s)");
+  EXPECT_EQ(FieldOf(table, 1, "step"), "(200 ms)");
+  EXPECT_EQ(FieldOf(table, 1, "exchanges/step"), "43.0");  // a count, not a time
+  EXPECT_EQ(FieldOf(table, 1, "vs dense (95 %)"), "–");
+  EXPECT_EQ(FieldOf(table, 1, "n"), "0");
   EXPECT_NE(table.caption.find("in brackets: disturbed trials"), std::string::npos);
   EXPECT_NE(table.caption.find("preliminary: 1 block(s)"), std::string::npos);
   for (const ResultRecord& record : RecordsOf({part}, {result}, catalog)) {
@@ -130,9 +130,7 @@ TEST(Table, ShowsExchangesAStep) {
   const Part part = MakePart(catalog, "method = \"wfbp\"\n");
   const std::vector<TrialRow> rows = {RowOf(catalog, part.cells[0], 0, 0.1)};
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
-  const auto column = std::find(table.columns.begin(), table.columns.end(), "exchanges/step");
-  ASSERT_NE(column, table.columns.end());
-  EXPECT_EQ(table.rows[0][static_cast<std::size_t>(column - table.columns.begin())], "43.0");
+  EXPECT_EQ(FieldOf(table, 0, "exchanges/step"), "43.0");
 }
 
 TEST(Table, AColumnHasOneUnitAndTwoBlocksAreMarked) {
@@ -145,14 +143,10 @@ TEST(Table, AColumnHasOneUnitAndTwoBlocksAreMarked) {
   }
   rows.push_back(RowOf(catalog, part.cells[1], 2, 0.05));
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
-  const auto at = [&](std::size_t row, const std::string& column) {
-    const auto found = std::find(table.columns.begin(), table.columns.end(), column);
-    return table.rows[row].at(static_cast<std::size_t>(found - table.columns.begin()));
-  };
-  EXPECT_EQ(at(0, "step"), "3.00 s");
-  EXPECT_EQ(at(1, "step"), "0.0500 s");
-  EXPECT_EQ(at(0, "n"), "2 [1]");
-  EXPECT_EQ(at(1, "n"), "3");
+  EXPECT_EQ(FieldOf(table, 0, "step"), "3.00 s");
+  EXPECT_EQ(FieldOf(table, 1, "step"), "0.0500 s");
+  EXPECT_EQ(FieldOf(table, 0, "n"), "2 [1]");
+  EXPECT_EQ(FieldOf(table, 1, "n"), "3");
   EXPECT_TRUE(table.notes.at(0).starts_with("n = 2: "));
 }
 
