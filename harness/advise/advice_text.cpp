@@ -1,11 +1,10 @@
-#include "harness/advise/advice_text.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
+#include "harness/advise/advice.hpp"
 #include "harness/records/record.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/wording/numbers.hpp"
@@ -70,11 +69,10 @@ std::string VerdictText(const Ranking& ranking) {
 
 Table EffectsTable(const Ranking& ranking) {
   const InputEffects& found = *ranking.deciding;
-  Table table;
-  table.title =
-      fmt::format("Inputs that decide between {} and {} ({})", ranking.methods.front().cell.method,
-                  ranking.second, SettingOf(ranking.workers, ranking.density));
-  table.columns = {"input", "declared", "share", "ratio at its ends", "measure it with"};
+  Table table{.title = fmt::format("Inputs that decide between {} and {} ({})",
+                                   ranking.methods.front().cell.method, ranking.second,
+                                   SettingOf(ranking.workers, ranking.density)),
+              .columns = {"input", "declared", "share", "ratio at its ends", "measure it with"}};
   for (const InputEffect& each : found.effects) {
     if (table.rows.size() == kEffectsShown) break;
     if (!table.rows.empty() && each.share < kWorthARow) break;
@@ -242,11 +240,10 @@ std::string AdviceText(const Advice& advice) {
 }
 
 std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates) {
-  Table table;
-  table.title =
-      fmt::format("Gbit/s of a network card for a utilisation, {}",
-                  SettingOf(advice.request.workers.back(), advice.request.densities.front()));
-  table.columns = {"method", "synchronises"};
+  Table table{.title = fmt::format(
+                  "Gbit/s of a network card for a utilisation, {}",
+                  SettingOf(advice.request.workers.back(), advice.request.densities.front())),
+              .columns = {"method", "synchronises"}};
   for (const double wanted : kUtilisations)
     table.columns.push_back(fmt::format("{:g} %", 100 * wanted));
   table.columns.push_back("95 %, by bytes alone");

@@ -8,7 +8,6 @@
 
 #include "harness/records/cell_config.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/tables/records.hpp"
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {

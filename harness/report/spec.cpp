@@ -15,7 +15,6 @@
 #include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/prediction.hpp"
-#include "harness/report/tables/records.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/report/time_to_target.hpp"
 #include "harness/wording/numbers.hpp"

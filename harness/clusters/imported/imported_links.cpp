@@ -108,25 +108,24 @@ std::optional<DeclaredInput> StartUpOf(const LinkLog& log) {
   }
   if (us.empty()) return std::nullopt;
   std::ranges::sort(us);
-  DeclaredInput input;
-  input.name = IsBetweenNodes(log) ? "inter_node_us" : "intra_node_us";
-  input.value = us[us.size() / 2];
-  input.low = std::min(us.front(), input.value / kImportedSpread);
-  input.high = std::max(us.back(), input.value * kImportedSpread);
-  input.kind = log.kind;
-  input.source = log.Source();
-  return input;
+  const double value = us[us.size() / 2];
+  return DeclaredInput{.name = IsBetweenNodes(log) ? "inter_node_us" : "intra_node_us",
+                       .value = value,
+                       .low = std::min(us.front(), value / kImportedSpread),
+                       .high = std::max(us.back(), value * kImportedSpread),
+                       .kind = log.kind,
+                       .source = log.Source()};
 }
 
 DeclaredInput EfficiencyOf(const DeliveredRate& rate) {
-  DeclaredInput input;
-  input.name = IsBetweenNodes(*rate.log) ? "inter_node_efficiency" : "intra_node_efficiency";
-  input.value = std::min(1.0, rate.delivered / rate.nominal);
-  input.low = input.value / kImportedSpread;
-  input.high = std::min(1.0, input.value * kImportedSpread);
-  input.kind = rate.log->kind;
-  input.source = rate.log->Source();
-  return input;
+  const LinkLog& log = *rate.log;
+  const double value = std::min(1.0, rate.delivered / rate.nominal);
+  return {.name = IsBetweenNodes(log) ? "inter_node_efficiency" : "intra_node_efficiency",
+          .value = value,
+          .low = value / kImportedSpread,
+          .high = std::min(1.0, value * kImportedSpread),
+          .kind = log.kind,
+          .source = log.Source()};
 }
 
 // The priority of a log among those that give an input: the least wins. A pair measures a start-up

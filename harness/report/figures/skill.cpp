@@ -50,9 +50,9 @@ std::vector<double> ErrorsBy(const Predictions& predictions, std::string_view pr
   return errors;
 }
 
-double MedianSize(std::vector<double> errors) {
+std::vector<double> SizesOf(std::vector<double> errors) {
   for (double& error : errors) error = std::abs(error);
-  return QuantileOf(std::move(errors), 0.5);
+  return errors;
 }
 
 // How many pairs of methods of one setting have a published order, and how many of them the
@@ -82,7 +82,8 @@ std::string ByStratum(const Predictions& predictions, const char* key) {
   for (const Prediction& each : predictions) groups[each.strata.at(key)].push_back(each);
   if (groups.size() < 2) return kNone;
   std::vector<double> medians;
-  for (const auto& [value, some] : groups) medians.push_back(MedianSize(ErrorsBy(some, kModel)));
+  for (const auto& [value, some] : groups)
+    medians.push_back(QuantileOf(SizesOf(ErrorsBy(some, kModel)), 0.5));
   const auto [least, most] = std::ranges::minmax(medians);
   return fmt::format("{:.1f} to {}", 100 * least, PercentText(most));
 }
@@ -391,8 +392,7 @@ std::vector<std::vector<std::string>> SkillRows(const Predictions& predictions) 
   std::optional<double> nearest;
   for (const std::string& name : names) {
     const std::vector<double> errors = ErrorsBy(predictions, name);
-    std::vector<double> sizes;
-    for (const double error : errors) sizes.push_back(std::abs(error));
+    const std::vector<double> sizes = SizesOf(errors);
     const double median = QuantileOf(sizes, 0.5);
     const bool all = errors.size() == predictions.size();
     medians.push_back(all ? std::optional(median) : std::nullopt);

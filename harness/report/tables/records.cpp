@@ -1,4 +1,3 @@
-#include "harness/report/tables/records.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

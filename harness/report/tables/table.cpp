@@ -214,8 +214,7 @@ std::string SampleText(const ImportedCell& cell) {
 Table ResultTable(const PartResult& result, const Catalog& catalog,
                   std::span<const std::string> named) {
   const Part& part = *result.part;
-  Table table{.title = part.title};
-  table.caption = Caption(result);
+  Table table{.title = part.title, .caption = Caption(result)};
   const auto keys = KeyColumnsOf(part);
   const auto metrics = ShownColumns(result, named);
   table.AddColumn("method", 'l');
@@ -300,12 +299,13 @@ ClaimWords WordsOf(const ClaimResult& judged) {
 }
 
 Table ClaimTable(const PartResult& result) {
-  Table table{.title = result.part->title + ": claims"};
-  table.caption = Caption(result) +
-                  "; ratios: geometric means of paired blocks, differences and values: means, each "
-                  "with its t interval";
-  table.columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"};
-  table.alignment = "lllrrll";
+  Table table{
+      .title = result.part->title + ": claims",
+      .caption = Caption(result) +
+                 "; ratios: geometric means of paired blocks, differences and values: means, each "
+                 "with its t interval",
+      .columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"},
+      .alignment = "lllrrll"};
   std::set<std::pair<std::string, std::string>> seen;
   const auto& claims = result.part->claims;
   const bool alike = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
@@ -398,10 +398,10 @@ std::string DoubtOf(const ImportedCell& cell) {
 }
 
 Table ImportedTable(std::string title, std::span<const ImportedCell> cells) {
-  Table table{.title = std::move(title)};
-  table.caption = "imported: results of others, compared with nothing";
-  table.columns = {"system", "method", "workload", "workers", "density",
-                   "batch",  "value",  "time",     "n",       "source"};
+  Table table{.title = std::move(title),
+              .caption = "imported: results of others, compared with nothing",
+              .columns = {"system", "method", "workload", "workers", "density", "batch", "value",
+                          "time", "n", "source"}};
   for (const ImportedCell& cell : cells) {
     const TrialRow& row = *cell.any;
     const json& config = row.config;

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "harness/advise/advice_text.hpp"
 #include "harness/advise/input_effects.hpp"
 #include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/catalog.hpp"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "harness/report/tables/columns.hpp"
-#include "harness/report/tables/records.hpp"
 #include "tests/harness/report/made_results.hpp"
 #include "tests/support/harness_fixture.hpp"
 
