@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <mutex>
 
 #include "core/base/cpu.hpp"
@@ -16,7 +15,6 @@
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -10,7 +10,6 @@
 #include <span>
 #include <string_view>
 
-#include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/record.hpp"
 #include "harness/run/model/modelled_cell.hpp"

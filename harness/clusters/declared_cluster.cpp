@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <tuple>
 #include <utility>
 

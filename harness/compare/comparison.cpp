@@ -1,14 +1,10 @@
 #include "harness/compare/comparison.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <tuple>
 
-#include "harness/compare/differences.hpp"
 #include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {

@@ -8,7 +8,6 @@
 #include <map>
 #include <ranges>
 #include <set>
-#include <string>
 #include <string_view>
 
 #include "baselines/espresso/espresso_planner.hpp"

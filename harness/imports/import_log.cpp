@@ -1,6 +1,5 @@
 // Reads training logs of other programs: lines by patterns, or a table of steps by its columns.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "harness/catalog/model_table.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/log_text.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/imports/imports.hpp"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "harness/records/node.hpp"

@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/figures/figure_numbers.hpp"

@@ -7,14 +7,12 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/compare/comparison_table.hpp"
 #include "harness/compare/differences.hpp"
-#include "harness/compare/side.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/tables/columns.hpp"

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
-#include <utility>
 
 namespace sparfuse::harness {
 

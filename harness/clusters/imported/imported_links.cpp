@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 
 #include "core/base/error.hpp"
 #include "harness/clusters/imported/link_log_readers.hpp"

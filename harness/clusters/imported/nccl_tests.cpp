@@ -2,11 +2,8 @@
 // writeBenchmarkLineBody, writeResultFooter), and the JSON that it writes with -J (version 2 of the
 // form).
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>

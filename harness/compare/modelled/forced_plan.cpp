@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "harness/catalog/fusion_plan.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/compare/differences.hpp"
-#include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/statistics/statistics.hpp"

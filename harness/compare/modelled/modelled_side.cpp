@@ -11,7 +11,6 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
-#include "harness/clusters/profile_folders.hpp"
 #include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {

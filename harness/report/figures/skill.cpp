@@ -5,17 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/report/figures/panels.hpp"
-#include "harness/report/figures/published_rows.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
-#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "harness/catalog/metrics.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/outside_part.hpp"
-#include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {

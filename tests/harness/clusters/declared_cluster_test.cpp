@@ -2,7 +2,6 @@
 #include "harness/clusters/declared_cluster.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // Makes two systems with trials of real cells, whose times are the model's, for tests of compare.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
