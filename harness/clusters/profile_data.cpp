@@ -362,7 +362,7 @@ std::vector<TimedShape> ShapesToTime(const GradientLayout& layout, std::size_t e
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     distinct.push_back({layout.tensor(t).numel, layout.tensor(t).shape});
   }
-  std::sort(distinct.begin(), distinct.end(), [](const TimedShape& a, const TimedShape& b) {
+  std::ranges::sort(distinct, [](const TimedShape& a, const TimedShape& b) {
     return std::tie(a.numel, a.shape) < std::tie(b.numel, b.shape);
   });
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());

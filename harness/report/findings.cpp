@@ -45,7 +45,7 @@ std::string MetricWords(const std::string& metric) {
       {"exposed_communication_seconds", "exposed communication"}};
   if (const auto known = kWords.find(metric); known != kWords.end()) return known->second;
   std::string words = metric;
-  std::replace(words.begin(), words.end(), '_', ' ');
+  std::ranges::replace(words, '_', ' ');
   return words;
 }
 
@@ -59,7 +59,7 @@ void Add(const PartResult& result, std::size_t of, std::size_t over, const std::
   if (!ratio) return;
   auto& known = comparisons[{MethodOf(result, of), MethodOf(result, over), metric}];
   const auto same = [&](const Pair& each) { return each.of == of && each.over == over; };
-  if (std::none_of(known.begin(), known.end(), same)) known.push_back({of, over, *ratio});
+  if (std::ranges::none_of(known, same)) known.push_back({of, over, *ratio});
 }
 
 Comparisons OfClaims(const PartResult& result) {
@@ -75,8 +75,8 @@ Comparisons OfClaims(const PartResult& result) {
 
 const Pair& Best(const std::vector<Pair>& ratios, const std::string& metric) {
   const auto less = [](const Pair& a, const Pair& b) { return a.ratio.value < b.ratio.value; };
-  return SmallerIsBetter(metric) ? *std::min_element(ratios.begin(), ratios.end(), less)
-                                 : *std::max_element(ratios.begin(), ratios.end(), less);
+  return SmallerIsBetter(metric) ? *std::ranges::min_element(ratios, less)
+                                 : *std::ranges::max_element(ratios, less);
 }
 
 Comparisons OfReference(const PartResult& result, const std::string& own) {
@@ -88,7 +88,7 @@ Comparisons OfReference(const PartResult& result, const std::string& own) {
     if (all.empty()) continue;
     auto chosen = all.find({own, result.part->reference, metric});
     if (chosen == all.end()) {
-      chosen = std::max_element(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+      chosen = std::ranges::max_element(all, [&](const auto& a, const auto& b) {
         const double first = Best(a.second, metric).ratio.value;
         const double second = Best(b.second, metric).ratio.value;
         return SmallerIsBetter(metric) ? first > second : first < second;

@@ -23,9 +23,8 @@ void Flatten(const std::string& prefix, const json& value,
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items())
       Flatten(prefix.empty() ? key : prefix + "." + key, inner, flat);
-  } else if (value.is_array() && std::none_of(value.begin(), value.end(), [](const json& each) {
-               return each.is_structured();
-             })) {
+  } else if (value.is_array() &&
+             std::ranges::none_of(value, [](const json& each) { return each.is_structured(); })) {
     std::string text;
     for (const json& each : value) text += (text.empty() ? "" : " ") + Text(each);
     flat[prefix] = text;

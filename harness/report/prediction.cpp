@@ -6,27 +6,18 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
-std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool oversubscribed) {
+// The median size of the cells' errors, by the model or by a formula; none without cells, or if one
+// of them lacks the formula's time.
+std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool oversubscribed,
+                                  std::optional<double> PredictedCell::*formula = nullptr) {
   std::vector<double> errors;
   for (const auto& cell : cells) {
-    if (cell.oversubscribed == oversubscribed) errors.push_back(std::abs(cell.error()));
+    if (cell.oversubscribed != oversubscribed) continue;
+    const auto seconds = formula == nullptr ? std::optional(cell.predicted) : cell.*formula;
+    if (!seconds) return std::nullopt;
+    errors.push_back(std::abs(*seconds / cell.live.value - 1));
   }
-  if (errors.empty()) return std::nullopt;
-  return Median(errors);
-}
-
-std::optional<double> MedianErrorOf(const std::vector<PredictedCell>& cells,
-                                    std::optional<double> PredictedCell::*formula) {
-  std::vector<double> errors;
-  for (const auto& cell : cells) {
-    if (cell.oversubscribed) continue;
-    if (!(cell.*formula)) return std::nullopt;
-    errors.push_back(std::abs(*(cell.*formula) / cell.live.value - 1));
-  }
-  if (errors.empty()) return std::nullopt;
-  return Median(errors);
+  return errors.empty() ? std::nullopt : std::optional(Median(errors));
 }
 
 }  // namespace
@@ -54,8 +45,8 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
   }
   summary.median_error = MedianError(summary.cells, false);
   summary.oversubscribed_median_error = MedianError(summary.cells, true);
-  summary.longest_median_error = MedianErrorOf(summary.cells, &PredictedCell::longest);
-  summary.sum_median_error = MedianErrorOf(summary.cells, &PredictedCell::sum);
+  summary.longest_median_error = MedianError(summary.cells, false, &PredictedCell::longest);
+  summary.sum_median_error = MedianError(summary.cells, false, &PredictedCell::sum);
   for (std::size_t i = 0; i < summary.cells.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       const auto& a = summary.cells[i];

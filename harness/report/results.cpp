@@ -347,7 +347,7 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
   if (alike.size() > 1) {  // options of the sparsifier or kinds of feedback differ
     std::erase_if(alike, [&](std::size_t j) {
       const auto keys = SparsityKeys();
-      return !std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+      return !std::ranges::all_of(keys, [&](const std::string& key) {
         return cells[j].cell->json.at(key) == cells[i].cell->json.at(key);
       });
     });

@@ -24,8 +24,8 @@ namespace {
 using nlohmann::json;
 
 bool HasFigure(const Part& part, std::string_view kind) {
-  return std::any_of(part.figures.begin(), part.figures.end(),
-                     [&](const json& figure) { return figure["kind"] == kind; });
+  return std::ranges::any_of(part.figures,
+                             [&](const json& figure) { return figure["kind"] == kind; });
 }
 
 // The fraction of the sparsified tensors of which a step sent nothing, by block. The trial's last
@@ -305,8 +305,8 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});
     const json& first = part.cells.front().json;
     const auto all_have = [&](const char* key) {
-      return std::all_of(part.cells.begin(), part.cells.end(),
-                         [&](const Cell& cell) { return cell.json[key] == first[key]; });
+      return std::ranges::all_of(part.cells,
+                                 [&](const Cell& cell) { return cell.json[key] == first[key]; });
     };
     json entry = {{"id", part.id},
                   {"title", part.title},

@@ -60,14 +60,14 @@ std::size_t BlocksNeeded(Moments a, Moments b, double away, double margin) {
 
 double Median(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const std::size_t middle = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[middle] : 0.5 * (sorted[middle - 1] + sorted[middle]);
 }
 
 Estimate MedianEstimate(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const std::size_t n = sorted.size();
   Estimate estimate{Median(sorted), 0};
   if (n < 2) return estimate;

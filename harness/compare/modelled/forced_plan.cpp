@@ -42,9 +42,9 @@ std::string WhatIsMore(const json& plan, const json& given) {
   }
   if (plan.contains("partitions") && !given.contains("partitions")) {
     const json& parts = plan["partitions"];
-    found.push_back(fmt::format(
-        "{} units in several parts",
-        std::count_if(parts.begin(), parts.end(), [](const json& each) { return each > 1; })));
+    found.push_back(
+        fmt::format("{} units in several parts",
+                    std::ranges::count_if(parts, [](const json& each) { return each > 1; })));
   }
   if (plan.contains("paths") && !given.contains("paths")) {
     found.push_back(fmt::format("the paths of {} units", plan["paths"].size()));

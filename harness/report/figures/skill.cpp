@@ -265,8 +265,8 @@ GroupedTable ScalingTable(const std::vector<PublishedPair>& pairs) {
     const auto fewer = [](const PublishedPair& a, const PublishedPair& b) {
       return a.cell->config.workers < b.cell->config.workers;
     };
-    const PublishedPair& least = *std::min_element(found.begin(), found.end(), fewer);
-    const PublishedPair& most = *std::max_element(found.begin(), found.end(), fewer);
+    const PublishedPair& least = *std::ranges::min_element(found, fewer);
+    const PublishedPair& most = *std::ranges::max_element(found, fewer);
     if (&least == &most) continue;
     const double ours = most.ours.value / least.ours.value, theirs = most.theirs / least.theirs;
     rows.push_back({series[0] + (series[0].empty() ? "" : ", ") + series[1], series[2],

@@ -132,12 +132,12 @@ std::string Caption(const PartResult& result) {
   }
   caption += HowPaired(result);
   if (const auto target = TargetOf(*result.part)) caption += fmt::format("; target {:g}", *target);
-  if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
+  if (std::ranges::any_of(result.cells, [](const CellResult& cell) {
         return cell.Mean("step_uncertainty").has_value();
       })) {
     caption += "; ± of modelled steps and throughput: from the profile's errors of measurement";
   }
-  if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
+  if (std::ranges::any_of(result.cells, [](const CellResult& cell) {
         return !cell.trials.empty() && !cell.trials.begin()->second->launch.draws.empty();
       })) {
     caption +=
@@ -306,9 +306,8 @@ Table ClaimTable(const PartResult& result) {
       .alignment = "lllrrll"};
   std::set<std::pair<std::string, std::string>> seen;
   const auto& claims = result.part->claims;
-  const bool alike = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
-    return !seen.emplace(claim.quote, claim.metric).second;
-  });
+  const bool alike = std::ranges::any_of(
+      claims, [&](const Claim& claim) { return !seen.emplace(claim.quote, claim.metric).second; });
   for (const char* cell : {"of", "over"}) {
     if (alike) table.AddColumn(cell, 'l');
   }
