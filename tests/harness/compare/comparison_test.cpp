@@ -9,6 +9,7 @@
 #include "harness/compare/comparison_table.hpp"
 #include "harness/records/node.hpp"
 #include "harness/store/origin.hpp"
+#include "tests/harness/compare/modelled/compared_sides.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -26,46 +27,31 @@ json ConfigOf(const std::string& method, int workers) {
           {"density", dense ? 1.0 : 0.01}};
 }
 
-class Comparing : public ::testing::Test {
+class Comparing : public ::testing::Test, protected TwoSides {
  protected:
-  Comparing() {
-    for (const char* name : {"a", "b"}) {
-      sides_.push_back(
-          SystemSide{name, std::string("machine ") + name, {}, [](const TrialRow& row) {
-                       return json{{"plans", json::array({row.provenance["plan"]})}};
-                     }});
-    }
-  }
+  Comparing()
+      : TwoSides([](const TrialRow& row) {
+          return json{{"plans", json::array({row.provenance["plan"]})}};
+        }) {}
 
   TrialRow& Add(std::size_t side, const std::string& method, int block, double throughput,
                 int workers = 2) {
     TrialRow row;
-    row.trial_id = sides_[side].name + std::to_string(sides_[side].rows.size());
-    row.experiment = "e";
     row.part = "p";
-    row.kind = "throughput";
     row.mode = "measured";
     row.method = method;
     row.workers = workers;
     row.config = ConfigOf(method, workers);
     row.config_hash = method + std::to_string(workers);
-    row.system_hash = sides_[side].name;
-    row.system = {{"cpu_model", "cpu " + sides_[side].name},
-                  {"cores", 2},
-                  {"memory_gib", 4},
-                  {"gpus", json::array()}};
     row.provenance = {{"machine", {{"placement", json::array({"n1", "n2"})}}},
                       {"software", {{"mpi", "4.1"}}},
                       {"plan", {{"unit_sizes", "1,1"}}}};
     row.revisions = {{"method:" + method, 1}};
-    row.status = "ok";
     row.block = block;
     row.metrics = {{"throughput", throughput},
                    {"step_seconds", 1 / throughput},
                    {"exposed_communication_seconds", 0.5 / throughput}};
-    row.units = {{"throughput", "images/s"}};
-    sides_[side].rows.push_back(row);
-    return sides_[side].rows.back();
+    return AddRow(side, std::move(row));
   }
 
   // Adds blocks of dense and of a method that is `times` times as fast.
@@ -86,7 +72,6 @@ class Comparing : public ::testing::Test {
   // The verdict of the only cell.
   SideVerdict Verdict() const { return Only(Compared()).verdicts.at(0); }
 
-  std::vector<SystemSide> sides_;
   CompareRequest request_;
 };
 
