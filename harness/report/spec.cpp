@@ -13,7 +13,7 @@
 #include "harness/report/figures/skill.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"
-#include "harness/report/prediction.hpp"
+#include "harness/report/results.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/report/time_to_target.hpp"
 #include "harness/wording/numbers.hpp"

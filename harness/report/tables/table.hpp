@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "harness/records/profile.hpp"
-#include "harness/report/prediction.hpp"
 #include "harness/report/results.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/wording/table.hpp"
