@@ -9,7 +9,6 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/figures/figure_numbers.hpp"
 #include "harness/report/figures/panels.hpp"
-#include "harness/report/figures/published_rows.hpp"
 #include "harness/report/figures/skill.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"

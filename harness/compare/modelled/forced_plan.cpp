@@ -293,29 +293,25 @@ std::string PartText(const std::vector<WrittenCell>& cells) {
   for (const WrittenCell& cell : cells) {
     for (const auto& [key, value] : cell.least.items()) keys.insert(key);
   }
-  const auto value_in = [](const WrittenCell& cell, const std::string& key) -> const json& {
-    return cell.least.contains(key) ? cell.least[key] : cell.whole.at(key);
-  };
   std::string defaults = "[part.defaults]\n", axis = "[[part.axis]]\n";
   for (const std::string& key : CellKeyNames()) {
     if (!keys.contains(key)) continue;
+    const auto value_in = [&](const WrittenCell& cell) {
+      if (cell.least.contains(key)) return cell.least[key];
+      return key == "method_options" ? json::object() : cell.whole.at(key);
+    };
     std::vector<json> values;
-    // A sparsity key may be a default although dense methods ignore it.
+    std::vector<std::string> rows;
     for (const WrittenCell& cell : cells) {
+      rows.push_back("  " + Toml(value_in(cell)));
+      // A sparsity key may be a default although dense methods ignore it.
       if (cell.whole["sparsifier"] != "none" || std::ranges::count(SparsityKeys(), key) == 0)
-        values.push_back(key == "method_options" && !cell.least.contains(key)
-                             ? json::object()
-                             : value_in(cell, key));
+        values.push_back(value_in(cell));
     }
     const bool alike = std::ranges::all_of(values, [&](const json& v) { return v == values[0]; });
     if (alike && key != "method") {
       defaults += fmt::format("{} = {}\n", key, Toml(values[0]));
       continue;
-    }
-    std::vector<std::string> rows;
-    for (const WrittenCell& cell : cells) {
-      const bool none = key == "method_options" && !cell.least.contains(key);
-      rows.push_back("  " + Toml(none ? json::object() : value_in(cell, key)));
     }
     axis += fmt::format("{} = [\n{},\n]\n", key, fmt::join(rows, ",\n"));
   }

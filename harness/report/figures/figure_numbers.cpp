@@ -12,7 +12,6 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/report/figures/grouped_bars.hpp"
 #include "harness/report/figures/panels.hpp"
-#include "harness/report/figures/published_rows.hpp"
 #include "harness/report/figures/skill.hpp"
 #include "harness/wording/numbers.hpp"
 #include "harness/wording/table.hpp"

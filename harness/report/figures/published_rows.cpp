@@ -1,5 +1,5 @@
-#include "harness/report/figures/published_rows.hpp"
-
+// Reads the published numbers of a figure's entry, and finds the cells and panels with which each
+// is drawn.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +11,7 @@
 
 #include "core/base/expression.hpp"
 #include "harness/catalog/model_table.hpp"
+#include "harness/report/figures/panels.hpp"
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {

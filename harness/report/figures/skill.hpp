@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/report/figures/grouped_bars.hpp"
-#include "harness/report/figures/published_rows.hpp"
+#include "harness/report/figures/panels.hpp"
 #include "harness/report/results.hpp"
 #include "harness/wording/table.hpp"
 

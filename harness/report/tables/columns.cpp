@@ -182,9 +182,8 @@ std::string KeyWords(const std::string& key, const json& value) {
 }
 
 std::span<const MetricColumn> MetricColumnsOf(const Part& part) {
-  const bool convergence = std::ranges::any_of(
-      part.cells, [](const Cell& cell) { return cell.json["kind"] == "convergence"; });
-  if (convergence) return kConvergence;
+  const auto converges = [](const Cell& cell) { return cell.json["kind"] == "convergence"; };
+  if (std::ranges::any_of(part.cells, converges)) return kConvergence;
   return kThroughput;
 }
 
