@@ -196,34 +196,26 @@ nlohmann::ordered_json Flat(const json& cell) {
   for (const char* key : {"method", "workload", "workers", "sparsifier", "density"})
     flat[key] = cell["config"].value(key, json());
   for (const char* key : {"first", "second", "unit"}) flat[key] = cell[key];
-  const auto put = [&](const std::string& name, const json& interval, bool ends) {
-    const auto of = [&](const char* key) { return interval.is_null() ? json() : interval[key]; };
-    flat[name] = of("value");
-    if (!ends) return;
-    flat[name + "_low"] = of("low");
-    flat[name + "_high"] = of("high");
+  const auto within = [](const json& table, const char* key) {
+    return table.is_null() ? json() : table[key];
   };
-  const auto add = [&](const std::string& name, bool ends) { put(name, cell[name], ends); };
-  const auto within = [&](const char* table, const char* key) {
-    return cell[table].is_null() ? json() : cell[table][key];
+  const auto put = [&](const std::string& name, const json& interval) {
+    flat[name] = within(interval, "value");
+    flat[name + "_low"] = within(interval, "low");
+    flat[name + "_high"] = within(interval, "high");
   };
-  add("first_ratio", true);
-  add("second_ratio", true);
-  add("first_over_second", true);
+  for (const char* key : {"first_ratio", "second_ratio", "first_over_second"}) put(key, cell[key]);
   for (const char* key : {"verdict", "blocks_needed", "why_not", "plans"}) flat[key] = cell[key];
   for (const char* key : {"first_moved", "second_moved"})
     flat[std::string(key) + "_blocks"] = cell[key].size();
-  add("first_absolute", false);
-  add("second_absolute", false);
-  put("transported", within("transported", "ratio"), true);
-  put("residual", within("transported", "residual"), true);
-  for (const std::string side : {"first", "second"}) {
-    const std::string table = side + "_forced";
-    put(table + "_modelled", within(table.c_str(), "modelled"), true);
-    put(table + "_measured", within(table.c_str(), "measured"), true);
-    put(table + "_gain", within(table.c_str(), "gain"), true);
-    put(table + "_rest", within(table.c_str(), "rest"), true);
-    flat[table + "_gain_mode"] = within(table.c_str(), "gain_mode");
+  for (const char* key : {"first_absolute", "second_absolute"})
+    flat[key] = within(cell[key], "value");
+  put("transported", within(cell["transported"], "ratio"));
+  put("residual", within(cell["transported"], "residual"));
+  for (const std::string table : {"first_forced", "second_forced"}) {
+    for (const char* key : {"modelled", "measured", "gain", "rest"})
+      put(table + "_" + key, within(cell[table], key));
+    flat[table + "_gain_mode"] = within(cell[table], "gain_mode");
   }
   return flat;
 }

@@ -10,6 +10,7 @@
 #include "harness/records/node.hpp"
 #include "harness/store/origin.hpp"
 #include "tests/harness/compare/modelled/compared_sides.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -192,10 +193,8 @@ TEST_F(Comparing, AnotherRegimeHasNoVerdict) {
   AddBlocks(1, 100, 1.5);
   for (TrialRow& row : sides_[1].rows)
     row.metrics.Set("exposed_communication_seconds", 0.1 * row.metrics.at("step_seconds"));
-  EXPECT_NE(
-      Verdict().why_not.find("other regime: the reference exposes communication of 1 and 0.111"),
-      std::string::npos)
-      << Verdict().why_not;
+  EXPECT_SAYS(Verdict().why_not,
+              "other regime: the reference exposes communication of 1 and 0.111");
 }
 
 TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
@@ -217,9 +216,7 @@ TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
   set_cards(1, {"cuda:0 H100", "cuda:1 H100"}, "PHB", "SYS");
   EXPECT_EQ(Verdict().why_not, "other regime: cards reach each other by NVLink and by PCIe");
   const SystemComparison comparison = Compared();
-  std::string text;
-  for (const Table& table : TablesOf({comparison, sides_, request_}))
-    text += Render(table, TableFormat::kMarkdown);
+  const std::string text = TextOf({comparison, sides_, request_});
   EXPECT_NE(text.find("within a node, cards by NVLink"), std::string::npos) << text;
   const json numbers = ComparisonJson({comparison, sides_, request_});
   EXPECT_EQ(numbers["settings"][0]["regimes"][1]["links"], "within a node, cards by PCIe");
@@ -384,12 +381,8 @@ TEST_F(Comparing, OneSeedOfOneTrialWithAnotherAlgorithmIsNamed) {
   EXPECT_TRUE(differences[0].hidden);
   EXPECT_EQ(differences[0].cells,
             std::vector<std::string>{"b: wfbp, , 2 workers, wfbp2: Tree in b5"});
-  std::string text;
-  for (const Table& table : TablesOf({Compared(), sides_, request_}))
-    text += Render(table, TableFormat::kMarkdown);
-  EXPECT_NE(text.find("environment.NCCL_ALGO: b: wfbp, , 2 workers, wfbp2: Tree in b5"),
-            std::string::npos)
-      << text;
+  const std::string text = TextOf({Compared(), sides_, request_});
+  EXPECT_SAYS(text, "environment.NCCL_ALGO: b: wfbp, , 2 workers, wfbp2: Tree in b5");
   EXPECT_EQ(ComparisonJson({Compared(), sides_, request_})["differences"][0]["cells"].size(), 1u);
 }
 
@@ -448,11 +441,8 @@ TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
   EXPECT_EQ(SummaryOf({comparison, sides_, request_}).at(1),
             "On b dense moved by more than 10 % while a block was measured: 1 of 1 ratios are "
             "marked");
-  std::string text;
-  for (const Table& table : TablesOf({comparison, sides_, request_}))
-    text += Render(table, TableFormat::kMarkdown);
-  EXPECT_NE(text.find("b: dense moved in 1 of 5 blocks (block 2 by 100 %)"), std::string::npos)
-      << text;
+  const std::string text = TextOf({comparison, sides_, request_});
+  EXPECT_SAYS(text, "b: dense moved in 1 of 5 blocks (block 2 by 100 %)");
   EXPECT_EQ(ComparisonJson({comparison, sides_, request_})["cells"][0]["second_moved"],
             json({{"2", 1.0}}));
   request_.control = 1.5;
@@ -525,9 +515,7 @@ TEST_F(Comparing, TablesAndNumbersSayTheSame) {
   const SystemComparison comparison = Compared();
   EXPECT_EQ(SummaryOf({comparison, sides_, request_}).at(0),
             "a against b: 1 ratio to dense: 1 larger on b");
-  std::string text;
-  for (const Table& table : TablesOf({comparison, sides_, request_}))
-    text += Render(table, TableFormat::kMarkdown);
+  const std::string text = TextOf({comparison, sides_, request_});
   EXPECT_NE(text.find("larger on b"), std::string::npos);
   EXPECT_NE(text.find("0.75x"), std::string::npos);
   const json numbers = ComparisonJson({comparison, sides_, request_});

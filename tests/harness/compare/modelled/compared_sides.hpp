@@ -8,6 +8,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/compare/comparison_table.hpp"
 #include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/compare/side.hpp"
 #include "harness/experiment/experiment.hpp"
@@ -47,6 +48,13 @@ inline ProfileOutcomes BetterKnown(ProfileOutcomes outcomes, double times) {
     }
   }
   return outcomes;
+}
+
+// The tables of a comparison as a page shows them.
+inline std::string TextOf(const ShownComparison& shown) {
+  std::string text;
+  for (const Table& table : TablesOf(shown)) text += Render(table, TableFormat::kMarkdown);
+  return text;
 }
 
 // Two systems, a and b. `outcome` gives that of a trial.
