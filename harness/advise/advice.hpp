@@ -43,12 +43,12 @@ std::string NoteOn(const CardMemory& memory, int batch);
 struct AdviceRequest {
   std::string workload;  // of the catalog, or "table:FILE.json"
   std::string cluster;
-  std::vector<int> workers;               // empty: a quarter, half and all of the cluster's devices
-  std::vector<double> densities;          // empty: 0.01
-  std::vector<std::string> methods;       // empty: all
-  std::optional<std::string> sparsifier;  // in the place of the methods' own
-  std::optional<int> batch;               // default: the workload's
-  std::optional<LinkShape> link;          // in the place of the cluster's own
+  std::vector<int> workers = {};          // empty: a quarter, half and all of the cluster's devices
+  std::vector<double> densities = {};     // empty: 0.01
+  std::vector<std::string> methods = {};  // empty: all
+  std::optional<std::string> sparsifier = {};  // in the place of the methods' own
+  std::optional<int> batch = {};               // default: the workload's
+  std::optional<LinkShape> link = {};          // in the place of the cluster's own
 };
 
 struct LeftOut {
