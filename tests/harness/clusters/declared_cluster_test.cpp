@@ -1248,12 +1248,13 @@ TEST(DeclaredCluster, ACellMustFitItsCluster) {
                   .config.inputs.empty());
 }
 
+const std::string kHeader =
+    "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
+    "value,unit,source,confidence\n";
+
 TEST(Published, QuotedFieldsRangesAndMistakes) {
-  const std::string header =
-      "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
-      "value,unit,source,confidence\n";
   const auto rows =
-      ParsePublished(header + "P,F1,w,m,d,8,n,\"A, \"\"B\"\"\",s,0.01,x,1.5e-3,s,src,high\n" +
+      ParsePublished(kHeader + "P,F1,w,m,d,8,n,\"A, \"\"B\"\"\",s,0.01,x,1.5e-3,s,src,high\n" +
                          "P,text,w,m,d,8,n,A,s,0.01,x,28.20-58.28,%,src,high\n",
                      "numbers.csv");
   ASSERT_EQ(rows.size(), 2u);
@@ -1261,21 +1262,18 @@ TEST(Published, QuotedFieldsRangesAndMistakes) {
   EXPECT_DOUBLE_EQ(rows[0].value.value(), 1.5e-3);
   EXPECT_FALSE(rows[1].value.has_value());
   EXPECT_EQ(rows[1].stated, "28.20-58.28");
-  EXPECT_SAYS(ErrorOf([&] { ParsePublished(header + "P,F1\n", "numbers.csv"); }),
+  EXPECT_SAYS(ErrorOf([&] { ParsePublished(kHeader + "P,F1\n", "numbers.csv"); }),
               "numbers.csv:2: 2 fields");
   EXPECT_SAYS(ErrorOf([&] {
-                ParsePublished(header + "P,F1,w,m,d,8,n,A,s,0.01,x,,s,src,h\n", "numbers.csv");
+                ParsePublished(kHeader + "P,F1,w,m,d,8,n,A,s,0.01,x,,s,src,h\n", "numbers.csv");
               }),
               "value is empty");
 }
 
 TEST(Published, AMeanMayHaveItsDeviation) {
-  const std::string header =
-      "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
-      "value,unit,source,confidence\n";
   const std::string row = "P,t,w,m,d,8,n,A,none,1.0,throughput,";
-  const auto rows = ParsePublished(header + row + "925.020 +- 4.42,samples/s,src,verbatim\n" + row +
-                                       "253.1,samples/s,src,verbatim\n",
+  const auto rows = ParsePublished(kHeader + row + "925.020 +- 4.42,samples/s,src,verbatim\n" +
+                                       row + "253.1,samples/s,src,verbatim\n",
                                    "numbers.csv");
   EXPECT_DOUBLE_EQ(rows[0].value.value(), 925.02);
   EXPECT_DOUBLE_EQ(rows[0].deviation.value(), 4.42);
@@ -1283,7 +1281,8 @@ TEST(Published, AMeanMayHaveItsDeviation) {
   EXPECT_FALSE(rows[1].deviation.has_value());
   for (const std::string wrong : {"925 +- some", "about +- 3"}) {
     EXPECT_SAYS(ErrorOf([&] {
-                  ParsePublished(header + row + wrong + ",samples/s,src,verbatim\n", "numbers.csv");
+                  ParsePublished(kHeader + row + wrong + ",samples/s,src,verbatim\n",
+                                 "numbers.csv");
                 }),
                 "numbers.csv:2: value \"" + wrong + "\": expected two numbers around +-");
   }

@@ -64,6 +64,10 @@ class Comparing : public ::testing::Test, protected TwoSides {
     }
   }
 
+  void AddEqualSides() {
+    for (const std::size_t side : {0u, 1u}) AddBlocks(side, 100, 1.5);
+  }
+
   SystemComparison Compared() const { return CompareSystems(sides_, request_); }
   const ComparedCell& Only(const SystemComparison& comparison) const {
     EXPECT_EQ(comparison.parts.size(), 1u);
@@ -94,8 +98,7 @@ TEST_F(Comparing, SaysOnWhichMachineTheGainIsLarger) {
 
 TEST_F(Comparing, AMethodThatNeverReachedItsTargetHasNoRatioAndSaysSo) {
   request_.metric = "samples_to_target";
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   const auto set = [&](std::size_t side, bool dense, bool wfbp) {
     for (TrialRow& row : sides_[side].rows) {
       json config = ConfigOf(row.method, row.workers);
@@ -155,8 +158,7 @@ TEST_F(Comparing, ASideWithoutTheReferenceIsNotComparable) {
 }
 
 TEST_F(Comparing, OtherRevisionsAreNotComparable) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows) {
     if (row.method == "wfbp") row.revisions = {{"method:wfbp", 2}};
   }
@@ -164,8 +166,7 @@ TEST_F(Comparing, OtherRevisionsAreNotComparable) {
 }
 
 TEST_F(Comparing, SoAreOtherRevisionsOfTheReference) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows) {
     if (row.method == "dense") row.revisions = {{"method:dense", 7}};
   }
@@ -173,8 +174,7 @@ TEST_F(Comparing, SoAreOtherRevisionsOfTheReference) {
 }
 
 TEST_F(Comparing, ARatioWithinASideIsOfOneRevision) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[0].rows)
     row.revisions = {{"method:" + row.method, 1}, {"engine:live", row.method == "dense" ? 1 : 2}};
   EXPECT_EQ(Verdict().why_not, "a: dense was run with another revision of engine:live");
@@ -189,8 +189,7 @@ TEST_F(Comparing, OfSeveralRevisionsTheNewestCounts) {
 }
 
 TEST_F(Comparing, AnotherRegimeHasNoVerdict) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows)
     row.metrics.Set("exposed_communication_seconds", 0.1 * row.metrics.at("step_seconds"));
   EXPECT_SAYS(Verdict().why_not,
@@ -198,8 +197,7 @@ TEST_F(Comparing, AnotherRegimeHasNoVerdict) {
 }
 
 TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   const auto set_cards = [&](std::size_t side, json cards, const char* close, const char* far) {
     for (TrialRow& row : sides_[side].rows) {
       row.provenance["machine"] = {{"placement", {"n1", "n1"}},
@@ -236,8 +234,7 @@ TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
 
 // The ratio of the other blocks would be a choice among blocks.
 TEST_F(Comparing, ABlockWithAZeroIsNotLeftOut) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   request_.metric = "exposed_communication_seconds";
   EXPECT_EQ(Verdict().why_not, "");
   for (TrialRow& row : sides_[1].rows) {
@@ -247,8 +244,7 @@ TEST_F(Comparing, ABlockWithAZeroIsNotLeftOut) {
 }
 
 TEST_F(Comparing, RanksOfOneNodeAreAnotherRegimeThanNodes) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows)
     row.provenance["machine"]["placement"] = json::array({"n1", "n1"});
   EXPECT_EQ(Verdict().why_not, "other regime: ranks are linked between nodes and within a node");
@@ -270,8 +266,7 @@ TEST_F(Comparing, TheReferenceOfEqualSparsityComesFirst) {
 }
 
 TEST_F(Comparing, NamesWhatDiffersAndWhatIsHiddenWithinASide) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   sides_[1].rows[2].provenance["software"]["mpi"] = "5.0";
   const auto differences = Compared().differences;
   ASSERT_EQ(differences.size(), 2u);
@@ -305,8 +300,7 @@ bool Has(const std::vector<std::string>& sentences, const std::string& sentence)
 }
 
 TEST_F(Comparing, NamesTheCardsOfTheNodesThatRan) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   RunOn(sides_[0], {NodeOf("EPYC", json::array({"NVIDIA H100"}), 2)});
   RunOn(sides_[1], {NodeOf("EPYC", json::array({"NVIDIA A100"}), 4)});
   EXPECT_EQ(Compared().hardware,
@@ -314,8 +308,7 @@ TEST_F(Comparing, NamesTheCardsOfTheNodesThatRan) {
 }
 
 TEST_F(Comparing, NamesUnlikeNodesOfOneSystem) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   RunOn(sides_[0], {NodeOf("EPYC", json::array(), 2)});
   RunOn(sides_[1], {NodeOf("EPYC", json::array(), 3), NodeOf("Xeon", json::array(), 1)});
   const SystemComparison comparison = Compared();
@@ -352,8 +345,7 @@ TEST_F(Comparing, HostsAndCoresOfRanksAreHiddenWhereTheyVaryWithinASetting) {
 }
 
 TEST_F(Comparing, TrialsOfACellOnAnotherNumberOfHostsAreNotMixedIn) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (int block = 0; block < 4; ++block) {
     for (const char* method : {"dense", "wfbp"})
       Add(1, method, block, 1000).provenance["machine"]["placement"] = json({"n1", "n1"});
@@ -364,8 +356,7 @@ TEST_F(Comparing, TrialsOfACellOnAnotherNumberOfHostsAreNotMixedIn) {
 }
 
 TEST_F(Comparing, OneSeedOfOneTrialWithAnotherAlgorithmIsNamed) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (SystemSide& side : sides_) {
     for (TrialRow& row : side.rows) {
       row.system["cpu_model"] = "cpu";
@@ -451,8 +442,7 @@ TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
 
 // Rounds of one launch: a load during a part of a block does not change the blocks' median.
 TEST_F(Comparing, TheReferenceAlsoMovesWithinABlock) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   request_.control = 0.45;  // AddBlocks moves by up to 15 % between blocks
   const auto set_rounds = [&](std::vector<double> rounds) {
     for (TrialRow& row : sides_[0].rows) {
@@ -468,8 +458,7 @@ TEST_F(Comparing, TheReferenceAlsoMovesWithinABlock) {
 }
 
 TEST_F(Comparing, SaysHowPlansDiffer) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows)
     row.provenance["plan"] = {{"unit_sizes", "2"}, {"dense_units", json::array({0})}};
   const std::string plans = Only(Compared()).plans;
@@ -478,8 +467,7 @@ TEST_F(Comparing, SaysHowPlansDiffer) {
 }
 
 TEST_F(Comparing, SaysByWhatPlansSendAndWhy) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (const std::size_t side : {0, 1}) {
     for (TrialRow& row : sides_[side].rows) {
       row.config["method_options"] = {{"strategy", "espresso"}, {"collective", "sparse-allgather"}};
