@@ -4,20 +4,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
+#include "core/fusion/plan.hpp"
 #include "harness/catalog/model_table.hpp"
+#include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
+namespace {
 
 using nlohmann::json;
-
-namespace {
 
 constexpr double kDefaultDensity = 0.01;
 constexpr double kBandwidths[] = {0.25, 0.5, 1, 2, 4};
@@ -63,6 +65,69 @@ AdviceRequest CheckedRequest(const Catalog& catalog, const ProfileFolders& profi
   for (const double density : request.densities) CheckOption("density", "density", density);
   if (request.batch) CheckOption("batch", "batch_per_worker", *request.batch);
   return request;
+}
+
+// How many times as fast steps of `of` are as steps of `over`, with a band if both have draws.
+Interval TimesAsFast(double of, const std::vector<double>& of_draws, double over,
+                     const std::vector<double>& over_draws) {
+  const double ratio = over / of;
+  if (of_draws.empty() || of_draws.size() != over_draws.size()) return {ratio, ratio, ratio, 1};
+  std::vector<double> draws;
+  for (std::size_t i = 0; i < of_draws.size(); ++i) draws.push_back(over_draws[i] / of_draws[i]);
+  return BandOfDraws(ratio, std::move(draws));
+}
+
+// Whether the ratio is 1, except for rounding.
+bool IsOne(const Interval& ratio) {
+  constexpr double kRounding = 1e-9;
+  return ratio.low > 1 - kRounding && ratio.high < 1 + kRounding;
+}
+
+constexpr double kBytesAnElement = 4 * sizeof(float);
+constexpr double kBytesAnOutput = 2 * sizeof(float);
+constexpr double kMostlyEmpty = 0.25;  // a card with less in use is mostly empty
+constexpr double kHalfFull = 0.5;
+constexpr int kMostBatch = 1 << 20;
+
+// The output elements of kernels and matrices for one sample. Each output element takes as many
+// multiply-accumulates as a row of the weight has elements.
+double OutputsOf(const workloads::LayerTable& layers) {
+  double outputs = 0;
+  for (const workloads::LayerTensor& tensor : layers.tensors) {
+    if (tensor.macs <= 0 || tensor.shape.empty() || tensor.numel == 0) continue;
+    outputs +=
+        tensor.macs * static_cast<double>(tensor.shape.front()) / static_cast<double>(tensor.numel);
+  }
+  return outputs;
+}
+
+// Factors on the declared rate. No real network lies beyond them.
+constexpr double kLowest = 1e-4, kHighest = 1e4;
+constexpr double kClose = 0.01;
+
+// The least x from kLowest to kHighest with utilisation(x) >= wanted, which must grow with x.
+template <class Utilisation>
+std::optional<double> LeastFor(double wanted, Utilisation utilisation) {
+  if (utilisation(kHighest) < wanted) return std::nullopt;
+  double low = std::log(kLowest), high = std::log(kHighest);
+  while (high - low > kClose / 2) {
+    const double middle = (low + high) / 2;
+    (utilisation(std::exp(middle)) >= wanted ? high : low) = middle;
+  }
+  return std::exp(high);
+}
+
+SentInWindows SentBy(const CellConfig& cell, const StepModel& model) {
+  const Composition method = Compose(cell);
+  SentInWindows sent;
+  sent.steps = cell.method_options.window_steps();
+  sent.bytes = model.sent_bytes * sent.steps;
+  sent.compute_seconds = model.compute_seconds;
+  if (const auto local = method.local_steps()) sent.delay = static_cast<int>(local->delay);
+  if (method.strategy->delays) sent.delay = 1;
+  if (method.planner->name == kFragmentsPlanner)
+    sent.exchanges = static_cast<int>(IntOption(method.planner_options, "fragments"));
+  return sent;
 }
 
 }  // namespace
@@ -211,26 +276,6 @@ std::vector<const Adviser::Modelled*> Adviser::Ordered(const Point& point) const
   std::ranges::stable_sort(order, {}, [](const Modelled* each) { return each->step.seconds; });
   return order;
 }
-
-namespace {
-
-// How many times as fast steps of `of` are as steps of `over`, with a band if both have draws.
-Interval TimesAsFast(double of, const std::vector<double>& of_draws, double over,
-                     const std::vector<double>& over_draws) {
-  const double ratio = over / of;
-  if (of_draws.empty() || of_draws.size() != over_draws.size()) return {ratio, ratio, ratio, 1};
-  std::vector<double> draws;
-  for (std::size_t i = 0; i < of_draws.size(); ++i) draws.push_back(over_draws[i] / of_draws[i]);
-  return BandOfDraws(ratio, std::move(draws));
-}
-
-// Whether the ratio is 1, except for rounding.
-bool IsOne(const Interval& ratio) {
-  constexpr double kRounding = 1e-9;
-  return ratio.low > 1 - kRounding && ratio.high < 1 + kRounding;
-}
-
-}  // namespace
 
 Ranking Adviser::Rank(const Point& point) const {
   Ranking ranking;
@@ -440,6 +485,84 @@ std::vector<PhasePoint> Adviser::Phase(const std::vector<double>& bandwidths,
     phase.push_back(std::move(found));
   }
   return phase;
+}
+
+bool CardMemory::mostly_empty() const {
+  return card_gbytes > 0 && filled_gbytes < kMostlyEmpty * card_gbytes && larger_batch > 0;
+}
+
+CardMemory MemoryOf(const workloads::LayerTable& layers, double card_gbytes, int batch) {
+  const double outputs = OutputsOf(layers);
+  const double fixed = 1e-9 * kBytesAnElement * static_cast<double>(layers.numel());
+  const auto filled = [&](int samples) {
+    return fixed + 1e-9 * kBytesAnOutput * samples * outputs;
+  };
+  CardMemory memory{card_gbytes, filled(batch)};
+  if (outputs <= 0) return memory;
+  for (int larger = 1; larger <= kMostBatch && filled(larger) <= kHalfFull * card_gbytes;
+       larger *= 2) {
+    if (larger > batch) memory.larger_batch = larger;
+  }
+  return memory;
+}
+
+std::string NoteOn(const CardMemory& memory, int batch) {
+  if (!memory.mostly_empty()) return "";
+  return fmt::format(
+      "batch {} fills about {:.2g} of the card's {:g} GB (an estimate: weights, gradients, "
+      "momentum, residuals and outputs of layers); a larger batch computes longer for the same "
+      "exchange, and methods gain less: `--batch {}` would fill at most half",
+      batch, memory.filled_gbytes, memory.card_gbytes, memory.larger_batch);
+}
+
+double RateOfBytes(const SentInWindows& sent, double utilisation) {
+  const double compute = sent.steps * sent.compute_seconds / sent.exchanges;
+  const double seconds = sent.delay * sent.compute_seconds + compute * (1 / utilisation - 1);
+  return 8e-9 * sent.bytes / sent.exchanges / seconds;
+}
+
+std::vector<NeededRates> Adviser::Rates() {
+  const std::string why = cluster_.WhyFixedBandwidth();
+  if (!why.empty() || cluster_.declared() == nullptr) {
+    SPARFUSE_THROW(kConfig, "--utilisation on cluster " + cluster_.name() +
+                                ": its links have one rate each" + (why.empty() ? "" : ": " + why) +
+                                "; expected a declared cluster, without --link");
+  }
+  const double declared = cluster_.declared()->Value("inter_node_gbps");
+  const int workers = request_.workers.back();
+  std::vector<std::optional<NeededRates>> found(asked_.size());
+  std::mutex mutex;
+  std::size_t done = 0;
+  pool_.ParallelFor(asked_.size(), [&](std::size_t i, int) {
+    try {
+      const CellConfig cell = CellOf(asked_[i], workers, request_.densities.front());
+      std::map<double, StepModel> modelled;  // bisections of one method begin alike
+      const auto at = [&](double factor) -> const StepModel& {
+        const auto known = modelled.find(factor);
+        if (known != modelled.end()) return known->second;
+        return modelled[factor] = ModelSteps(FirstTrial(cell), cluster_.Profiles(cell, 0, factor));
+      };
+      NeededRates rates{asked_[i], cell.method_options.window_steps(), {}, {}};
+      const SentInWindows sent = SentBy(cell, at(1));
+      for (const double wanted : kUtilisations) {
+        const auto factor = LeastFor(wanted, [&](double x) { return at(x).utilisation; });
+        rates.gbps.push_back(factor ? std::optional(declared * *factor) : std::nullopt);
+        rates.naive_gbps.push_back(RateOfBytes(sent, wanted));
+      }
+      found[i] = std::move(rates);
+    } catch (const Error&) {  // the ranking lists the method and the reason
+    }
+    const std::lock_guard lock(mutex);
+    if (progress_) progress_("rates for utilisations", ++done, asked_.size());
+  });
+  std::vector<NeededRates> all;
+  for (auto& each : found) {
+    if (each) all.push_back(*std::move(each));
+  }
+  std::ranges::stable_sort(all, {}, [](const NeededRates& each) {
+    return each.gbps.front().value_or(std::numeric_limits<double>::infinity());
+  });
+  return all;
 }
 
 }  // namespace sparfuse::harness

@@ -1,37 +1,54 @@
 // Answers which method trains a workload faster on a cluster. Ranks methods by modelled throughput,
 // with bands. Finds the points at which the order changes, and the inputs that decide it. Stores
-// nothing.
+// nothing. Words the answer: tables for people, JSON, and the experiment file that would keep it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
-#include "harness/advise/card_memory.hpp"
 #include "harness/advise/input_effects.hpp"
 #include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
+
+struct CardMemory {
+  double card_gbytes = 0;    // of the card, 10^9 bytes
+  double filled_gbytes = 0;  // of it by a step of this batch
+  int larger_batch = 0;  // a power of two that fills at most half of the card; 0: none is larger
+
+  bool mostly_empty() const;
+};
+
+// An estimate. It counts weights, gradients, momentum and residuals at 4 bytes an element each. For
+// each sample it counts the results of kernels and matrices twice, because the operations that
+// follow a layer keep as much again. It leaves out the memory of frameworks and selections.
+CardMemory MemoryOf(const workloads::LayerTable& layers, double card_gbytes, int batch);
+
+// A sentence for a user whose batch leaves most of the card empty; else "".
+std::string NoteOn(const CardMemory& memory, int batch);
 
 struct AdviceRequest {
   std::string workload;  // of the catalog, or "table:FILE.json"
   std::string cluster;
-  std::vector<int> workers;               // empty: a quarter, half and all of the cluster's devices
-  std::vector<double> densities;          // empty: 0.01
-  std::vector<std::string> methods;       // empty: all
-  std::optional<std::string> sparsifier;  // in the place of the methods' own
-  std::optional<int> batch;               // default: the workload's
-  std::optional<LinkShape> link;          // in the place of the cluster's own
+  std::vector<int> workers = {};          // empty: a quarter, half and all of the cluster's devices
+  std::vector<double> densities = {};     // empty: 0.01
+  std::vector<std::string> methods = {};  // empty: all
+  std::optional<std::string> sparsifier = {};  // in the place of the methods' own
+  std::optional<int> batch = {};               // default: the workload's
+  std::optional<LinkShape> link = {};          // in the place of the cluster's own
 };
 
 struct LeftOut {
@@ -168,10 +185,7 @@ class Adviser {
     int workers;
     double density;
     double bandwidth = 1;
-    bool operator<(const Point& other) const {
-      return std::tie(workers, density, bandwidth) <
-             std::tie(other.workers, other.density, other.bandwidth);
-    }
+    auto operator<=>(const Point&) const = default;
   };
   // The modelled values of a cell, by its hash and the bandwidth.
   struct Modelled {
@@ -206,5 +220,28 @@ class Adviser {
   std::map<Key, Modelled> modelled_;
   std::map<std::pair<std::string, Point>, Key> keys_;
 };
+
+// Markdown: a table for each ranking, below it the deciding inputs, then the points at which the
+// order changes.
+std::string AdviceText(const Advice& advice);
+
+// Markdown: the rates that utilisations need, a row a method.
+std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates);
+
+// The output of --json. phase, rates: null if they were not asked for; trace: the facts that came
+// from a trace, null without one.
+std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
+                       const std::vector<NeededRates>* rates = nullptr,
+                       const nlohmann::json& trace = nullptr);
+// A diagram, or rates, alone, as they are drawn.
+std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase);
+std::string RatesJson(const Advice& advice, const std::vector<NeededRates>& rates);
+
+// An experiment whose cells are the ranked cells. `calibration`: the published bars that calibrate
+// the cluster; a file must name them.
+std::string AdviceToml(const Advice& advice, const DeclaredCluster* cluster);
+
+// "of 0.98x [0.91, 1.05]".
+std::string TimesText(const Interval& times);
 
 }  // namespace sparfuse::harness

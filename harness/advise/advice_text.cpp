@@ -1,21 +1,19 @@
-#include "harness/advise/advice_text.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
+#include "harness/advise/advice.hpp"
 #include "harness/records/record.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/wording/numbers.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
+namespace {
 
 using nlohmann::json;
-
-namespace {
 
 constexpr std::size_t kEffectsShown = 6;
 constexpr double kWorthARow = 0.01;  // share of the variance
@@ -34,9 +32,8 @@ std::string SettingOf(int workers, double density) {
 }
 
 Table RankingTable(const Ranking& ranking, const std::string& unit) {
-  Table table;
-  table.title = SettingOf(ranking.workers, ranking.density);
-  table.columns = {"", "method", "sparsifier", "throughput", "of the best", "over dense"};
+  Table table{.title = SettingOf(ranking.workers, ranking.density),
+              .columns = {"", "method", "sparsifier", "throughput", "of the best", "over dense"}};
   std::size_t place = 0;
   for (const RankedMethod& each : ranking.methods) {
     ++place;
@@ -72,11 +69,10 @@ std::string VerdictText(const Ranking& ranking) {
 
 Table EffectsTable(const Ranking& ranking) {
   const InputEffects& found = *ranking.deciding;
-  Table table;
-  table.title =
-      fmt::format("Inputs that decide between {} and {} ({})", ranking.methods.front().cell.method,
-                  ranking.second, SettingOf(ranking.workers, ranking.density));
-  table.columns = {"input", "declared", "share", "ratio at its ends", "measure it with"};
+  Table table{.title = fmt::format("Inputs that decide between {} and {} ({})",
+                                   ranking.methods.front().cell.method, ranking.second,
+                                   SettingOf(ranking.workers, ranking.density)),
+              .columns = {"input", "declared", "share", "ratio at its ends", "measure it with"}};
   for (const InputEffect& each : found.effects) {
     if (table.rows.size() == kEffectsShown) break;
     if (!table.rows.empty() && each.share < kWorthARow) break;
@@ -149,68 +145,6 @@ std::string BuffersText(const Advice& advice) {
       advice.buffer_bytes, cluster, advice.buffers, fmt::join(said, ", "));
 }
 
-}  // namespace
-
-std::string TimesText(const Interval& times) {
-  if (!times.has_bounds()) return fmt::format("{:.4g}x", times.value);
-  return fmt::format("{:.4g}x [{:.4g}, {:.4g}]", times.value, times.low, times.high);
-}
-
-std::string AdviceText(const Advice& advice) {
-  const CellConfig& cell = advice.rankings.front().methods.front().cell;
-  std::string text = fmt::format(
-      "{} on {}, batch {} a worker: modelled; {}\n\n", advice.label, cell.cluster,
-      cell.batch_per_worker,
-      advice.bands
-          ? fmt::format("bands are {} draws of {} without the highest and the lowest, paired by "
-                        "draw",
-                        kDraws, advice.declared ? "the cluster's inputs" : "measured times")
-          : "without bands, since the profile states no errors of measurement");
-  if (const std::string note = NoteOn(advice.memory, cell.batch_per_worker); !note.empty())
-    text += "note: " + note + "\n\n";
-  text += BuffersText(advice);
-  for (const Ranking& ranking : advice.rankings) text += VerdictText(ranking);
-  for (const Ranking& ranking : advice.rankings) {
-    text += "\n" + Render(RankingTable(ranking, advice.unit), TableFormat::kMarkdown);
-    if (ranking.deciding && !ranking.deciding->effects.empty())
-      text += "\n" + Render(EffectsTable(ranking), TableFormat::kMarkdown);
-    if (!ranking.exposed.empty()) text += "\n" + HintsOf(ranking);
-  }
-  text += "\n" + ChangesText(advice);
-  if (!advice.left_out.empty()) text += "\nLeft out:\n\n";
-  for (const LeftOut& each : advice.left_out)
-    text += fmt::format("* {}{}: {}\n", each.method, Where(each, advice.request), each.reason);
-  return text;
-}
-
-std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates) {
-  Table table;
-  table.title =
-      fmt::format("Gbit/s of a network card for a utilisation, {}",
-                  SettingOf(advice.request.workers.back(), advice.request.densities.front()));
-  table.columns = {"method", "synchronises"};
-  for (const double wanted : kUtilisations)
-    table.columns.push_back(fmt::format("{:g} %", 100 * wanted));
-  table.columns.push_back("95 %, by bytes alone");
-  const auto words = [](const std::optional<double>& gbps) {
-    return gbps ? fmt::format("{:.3g}", *gbps) : "never";
-  };
-  for (const NeededRates& each : rates) {
-    std::vector<std::string> row = {
-        each.method, each.window_steps > 1 ? fmt::format("once in {} steps", each.window_steps)
-                                           : "in every step"};
-    for (const auto& gbps : each.gbps) row.push_back(words(gbps));
-    row.push_back(words(each.naive_gbps.at(3)));
-    table.rows.push_back(std::move(row));
-  }
-  return "\n" + Render(table, TableFormat::kMarkdown) +
-         "\nUtilisation is the share of forward, backward and update in a step. By bytes alone: a "
-         "step waits for all bytes that are sent, but for those that have the steps of a delay, "
-         "and for nothing else. Methods with local steps do not learn the same in a step.\n";
-}
-
-namespace {
-
 // The facts in every answer about the cells that it compares.
 json SubjectJson(const Advice& advice) {
   const CellConfig& cell = advice.rankings.front().methods.front().cell;
@@ -272,6 +206,63 @@ std::string TextOf(const json& value) {
 }
 
 }  // namespace
+
+std::string TimesText(const Interval& times) {
+  if (!times.has_bounds()) return fmt::format("{:.4g}x", times.value);
+  return fmt::format("{:.4g}x [{:.4g}, {:.4g}]", times.value, times.low, times.high);
+}
+
+std::string AdviceText(const Advice& advice) {
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  std::string text = fmt::format(
+      "{} on {}, batch {} a worker: modelled; {}\n\n", advice.label, cell.cluster,
+      cell.batch_per_worker,
+      advice.bands
+          ? fmt::format("bands are {} draws of {} without the highest and the lowest, paired by "
+                        "draw",
+                        kDraws, advice.declared ? "the cluster's inputs" : "measured times")
+          : "without bands, since the profile states no errors of measurement");
+  if (const std::string note = NoteOn(advice.memory, cell.batch_per_worker); !note.empty())
+    text += "note: " + note + "\n\n";
+  text += BuffersText(advice);
+  for (const Ranking& ranking : advice.rankings) text += VerdictText(ranking);
+  for (const Ranking& ranking : advice.rankings) {
+    text += "\n" + Render(RankingTable(ranking, advice.unit), TableFormat::kMarkdown);
+    if (ranking.deciding && !ranking.deciding->effects.empty())
+      text += "\n" + Render(EffectsTable(ranking), TableFormat::kMarkdown);
+    if (!ranking.exposed.empty()) text += "\n" + HintsOf(ranking);
+  }
+  text += "\n" + ChangesText(advice);
+  if (!advice.left_out.empty()) text += "\nLeft out:\n\n";
+  for (const LeftOut& each : advice.left_out)
+    text += fmt::format("* {}{}: {}\n", each.method, Where(each, advice.request), each.reason);
+  return text;
+}
+
+std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates) {
+  Table table{.title = fmt::format(
+                  "Gbit/s of a network card for a utilisation, {}",
+                  SettingOf(advice.request.workers.back(), advice.request.densities.front())),
+              .columns = {"method", "synchronises"}};
+  for (const double wanted : kUtilisations)
+    table.columns.push_back(fmt::format("{:g} %", 100 * wanted));
+  table.columns.push_back("95 %, by bytes alone");
+  const auto words = [](const std::optional<double>& gbps) {
+    return gbps ? fmt::format("{:.3g}", *gbps) : "never";
+  };
+  for (const NeededRates& each : rates) {
+    std::vector<std::string> row = {
+        each.method, each.window_steps > 1 ? fmt::format("once in {} steps", each.window_steps)
+                                           : "in every step"};
+    for (const auto& gbps : each.gbps) row.push_back(words(gbps));
+    row.push_back(words(each.naive_gbps.at(3)));
+    table.rows.push_back(std::move(row));
+  }
+  return "\n" + Render(table, TableFormat::kMarkdown) +
+         "\nUtilisation is the share of forward, backward and update in a step. By bytes alone: a "
+         "step waits for all bytes that are sent, but for those that have the steps of a delay, "
+         "and for nothing else. Methods with local steps do not learn the same in a step.\n";
+}
 
 std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase) {
   return TextOf(DiagramJson(advice, phase));

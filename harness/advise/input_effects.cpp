@@ -10,45 +10,15 @@
 #include <span>
 #include <string_view>
 
-#include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/record.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
-
-template <>
-RecordKeys KeysOf<InputEffect>() {
-  using E = InputEffect;
-  static constexpr auto kKeys = KeyTable<E>(
-      Key<&E::input>({.name = "input"}), Key<&E::value>({.name = "value"}),
-      Key<&E::low>({.name = "low"}), Key<&E::high>({.name = "high"}),
-      Key<&E::ratio_low>({.name = "ratio_low", .meaning = "with the input at its low end"}),
-      Key<&E::ratio_high>({.name = "ratio_high"}),
-      Key<&E::variance>(
-          {.name = "variance", .meaning = "variance of log(ratio), the input drawn alone"}),
-      Key<&E::share>({.name = "share", .meaning = "share of the sum of variances"}),
-      Key<&E::turns>({.name = "turns", .meaning = "the order changes at an end of the range"}),
-      Key<&E::kind>({.name = "kind"}), Key<&E::source>({.name = "source"}),
-      Key<&E::measure>({.name = "measure", .meaning = "the command that measures it"}));
-  return kKeys;
-}
-
-template <>
-RecordKeys KeysOf<InputEffects>() {
-  using E = InputEffects;
-  static constexpr auto kKeys =
-      KeyTable<E>(Key<&E::ratio>({.name = "ratio", .meaning = "ratio of steps, over's by of's"}),
-                  Key<&E::variance_alone>({.name = "variance_alone"}),
-                  Key<&E::variance_together>({.name = "variance_together"}),
-                  Key<&E::effects>({.name = "inputs"}));
-  return kKeys;
-}
+namespace {
 
 using nlohmann::json;
-
-namespace {
 
 // Two cells that are compared repeatedly: once first, then by several threads at once.
 class TwoCells {
@@ -106,7 +76,83 @@ void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffec
   effect.measure = MeasureWith(effect.input, cell);
 }
 
+constexpr double kWorthALine = 0.01;
+
+// Inputs that a reader of a cluster sees as one question.
+struct Group {
+  const char* what;
+  std::set<std::string> inputs;
+  std::function<void(DeclaredCluster&, const DeclaredCluster&)> take;
+};
+
+const std::vector<Group>& Groups() {
+  static const std::vector<Group> kGroups = {
+      {"compute",
+       {"compute_tflops", "compute_ratio"},
+       [](DeclaredCluster& into, const DeclaredCluster& from) {
+         into.compute = from.compute;
+         into.card = from.card;
+       }},
+      {"selections and codings",
+       {"selection_us", "selection_ns_an_element", "coding_in_step", "side_slowdown"},
+       [](DeclaredCluster& into, const DeclaredCluster& from) {
+         into.coders = from.coders;
+         into.selection_costs = from.selection_costs;
+       }},
+      {"collectives", {}, [](DeclaredCluster& into, const DeclaredCluster& from) {
+         into.all_reduce = from.all_reduce;
+         into.all_gather = from.all_gather;
+         into.nccl = from.nccl;
+         into.curves = from.curves;
+       }}};
+  return kGroups;
+}
+
+void TakeInput(DeclaredCluster& into, const DeclaredCluster& from, const std::string& input,
+               std::string_view family) {
+  const double value = from.Value(input, family);
+  if (DeclaredInput* there = into.Find(input, family)) {
+    there->value = value;
+    return;
+  }
+  const auto spec =
+      std::ranges::find_if(InputSpecs(), [&](const InputSpec& each) { return input == each.name; });
+  DeclaredInput taken;
+  taken.name = input;
+  taken.group = spec->group;
+  taken.value = taken.low = taken.high = value;
+  into.inputs.push_back(std::move(taken));
+}
+
 }  // namespace
+
+template <>
+RecordKeys KeysOf<InputEffect>() {
+  using E = InputEffect;
+  static constexpr auto kKeys = KeyTable<E>(
+      Key<&E::input>({.name = "input"}), Key<&E::value>({.name = "value"}),
+      Key<&E::low>({.name = "low"}), Key<&E::high>({.name = "high"}),
+      Key<&E::ratio_low>({.name = "ratio_low", .meaning = "with the input at its low end"}),
+      Key<&E::ratio_high>({.name = "ratio_high"}),
+      Key<&E::variance>(
+          {.name = "variance", .meaning = "variance of log(ratio), the input drawn alone"}),
+      Key<&E::share>({.name = "share", .meaning = "share of the sum of variances"}),
+      Key<&E::turns>({.name = "turns", .meaning = "the order changes at an end of the range"}),
+      Key<&E::kind>({.name = "kind"}), Key<&E::source>({.name = "source"}),
+      Key<&E::measure>({.name = "measure", .meaning = "the command that measures it"}));
+  return kKeys;
+}
+
+template <>
+RecordKeys KeysOf<InputEffects>() {
+  using E = InputEffects;
+  static constexpr auto kKeys =
+      KeyTable<E>(Key<&E::ratio>({.name = "ratio", .meaning = "ratio of steps, over's by of's"}),
+                  Key<&E::variance_alone>({.name = "variance_alone"}),
+                  Key<&E::variance_together>({.name = "variance_together"}),
+                  Key<&E::effects>({.name = "inputs"}));
+  return kKeys;
+}
 
 std::vector<std::string> RowOf(const InputEffect& effect) {
   return {effect.input,
@@ -276,58 +322,6 @@ std::string ExposedText(const std::string& name, const ExposedShare& exposed) {
       exposed.group == "host_staging" ? "exchanging fewer elements reduces"
                                       : "fewer, larger exchanges reduce");
 }
-
-namespace {
-
-constexpr double kWorthALine = 0.01;
-
-// Inputs that a reader of a cluster sees as one question.
-struct Group {
-  const char* what;
-  std::set<std::string> inputs;
-  std::function<void(DeclaredCluster&, const DeclaredCluster&)> take;
-};
-
-const std::vector<Group>& Groups() {
-  static const std::vector<Group> kGroups = {
-      {"compute",
-       {"compute_tflops", "compute_ratio"},
-       [](DeclaredCluster& into, const DeclaredCluster& from) {
-         into.compute = from.compute;
-         into.card = from.card;
-       }},
-      {"selections and codings",
-       {"selection_us", "selection_ns_an_element", "coding_in_step", "side_slowdown"},
-       [](DeclaredCluster& into, const DeclaredCluster& from) {
-         into.coders = from.coders;
-         into.selection_costs = from.selection_costs;
-       }},
-      {"collectives", {}, [](DeclaredCluster& into, const DeclaredCluster& from) {
-         into.all_reduce = from.all_reduce;
-         into.all_gather = from.all_gather;
-         into.nccl = from.nccl;
-         into.curves = from.curves;
-       }}};
-  return kGroups;
-}
-
-void TakeInput(DeclaredCluster& into, const DeclaredCluster& from, const std::string& input,
-               std::string_view family) {
-  const double value = from.Value(input, family);
-  if (DeclaredInput* there = into.Find(input, family)) {
-    there->value = value;
-    return;
-  }
-  const auto spec =
-      std::ranges::find_if(InputSpecs(), [&](const InputSpec& each) { return input == each.name; });
-  DeclaredInput taken;
-  taken.name = input;
-  taken.group = spec->group;
-  taken.value = taken.low = taken.high = value;
-  into.inputs.push_back(std::move(taken));
-}
-
-}  // namespace
 
 std::vector<ExchangedInput> ExchangedInputs(const DeclaredCluster& of, const DeclaredCluster& over,
                                             const CellConfig& of_cell, int over_ranks_per_node) {

@@ -2,7 +2,6 @@
 // would narrow them. For a cell on two clusters, finds the inputs that make its steps differ.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 

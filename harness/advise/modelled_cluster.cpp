@@ -2,7 +2,6 @@
 
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
-#include "harness/clusters/profile_folders.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {

@@ -2,7 +2,6 @@
 // uncertain inputs, with one input at an end of its range, and with faster or slower links.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "harness/advise/advice.hpp"
-#include "harness/advise/advice_text.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/traces/trace.hpp"

@@ -14,7 +14,7 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/compare/comparison_table.hpp"
 #include "harness/compare/modelled/forced_plan.hpp"
-#include "harness/compare/modelled/transport.hpp"
+#include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"
@@ -234,12 +234,12 @@ void PrintComparison(const SystemComparison& comparison, const std::vector<Syste
                      const CompareRequest& request, const ModelRequest& modelled,
                      const std::string& format) {
   const bool latex = format == "latex";
-  for (const std::string& sentence : SummaryOf(comparison, sides, request, modelled))
+  for (const std::string& sentence : SummaryOf({comparison, sides, request, modelled}))
     fmt::print("{}{}.\n", latex ? "% " : "", sentence);
   for (const std::string& sentence : comparison.hardware)
     fmt::print("{}{}.\n", latex ? "% " : "", sentence);
   fmt::print("\n");
-  for (const Table& table : TablesOf(comparison, sides, request, modelled))
+  for (const Table& table : TablesOf({comparison, sides, request, modelled}))
     fmt::print("{}\n", Render(table, latex ? TableFormat::kLatex : TableFormat::kMarkdown));
   std::fflush(stdout);
 }
@@ -254,11 +254,11 @@ int CompareVerb(Program& program, const CompareVerbRequest& request) {
   SystemComparison comparison = CompareSystems(sides, asked);
   if (comparison.parts.empty()) FailWithNothing(sides, asked);
   const ModelRequest modelled = AddModel(program, sides, request, comparison);
-  const json numbers = ComparisonJson(comparison, sides, asked, modelled);
+  const json numbers = ComparisonJson({comparison, sides, asked, modelled});
   if (program.json()) {
     PrintJson(numbers);
   } else if (request.format == "csv") {
-    fmt::print("{}", ComparisonCsv(comparison, sides, asked, modelled));
+    fmt::print("{}", ComparisonCsv({comparison, sides, asked, modelled}));
   } else {
     PrintComparison(comparison, sides, asked, modelled, request.format);
   }

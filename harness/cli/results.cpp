@@ -14,7 +14,7 @@
 #include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/spec.hpp"
-#include "harness/report/tables/records.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
-#include "harness/clusters/cluster_presets.hpp"
+#include "harness/clusters/cluster_text.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
-#include "harness/report/explain.hpp"
+#include "harness/report/explanation.hpp"
 #include "harness/report/tables/pivot.hpp"
 #include "harness/run/live/submitted_blocks.hpp"
 #include "harness/traces/trace_model.hpp"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "core/engine/model/model_engine.hpp"
@@ -15,7 +16,6 @@
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 using Vector = std::vector<double>;
@@ -124,11 +124,10 @@ class LeastSquares {
     Vector at, off;
   };
 
-  static double Squares(const Vector& values) {
-    double sum = 0;
-    for (const double value : values) sum += value * value;
-    return sum;
+  static double Product(const Vector& a, const Vector& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
   }
+  static double Squares(const Vector& values) { return Product(values, values); }
 
   // The references that the solution does not meet.
   static std::vector<std::size_t> FarOff(const Solution& solution) {
@@ -330,16 +329,11 @@ class LeastSquares {
   Vector Step(const CalibrationSlopes& slopes, const Vector& off, double damping) const {
     const std::size_t n = at_.size();
     std::vector<Vector> rows(n, Vector(n + 1));
-    const auto dot = [](const Vector& a, const Vector& b) {
-      double sum = 0;
-      for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-      return sum;
-    };
     for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t j = 0; j < n; ++j) rows[i][j] = dot(slopes[i], slopes[j]);
+      for (std::size_t j = 0; j < n; ++j) rows[i][j] = Product(slopes[i], slopes[j]);
       constexpr double kLeast = 1e-12;  // an input without effect stays
       rows[i][i] += damping * rows[i][i] + kLeast;
-      rows[i][n] = -dot(slopes[i], off);
+      rows[i][n] = -Product(slopes[i], off);
     }
     for (std::size_t i = 0; i < n; ++i) {  // Gaussian elimination with pivoting
       std::size_t pivot = i;
@@ -390,6 +384,13 @@ class LeastSquares {
                   record.decompress_seconds * 1e3, record.update_seconds * 1e3));
 }
 
+constexpr double kGradientBytes = 4;
+constexpr double kGbps = 1e9 / 8;  // bytes a second
+
+bool SendsDense(const ReferenceStep& step) {
+  return step.sparsifier == "none" && step.method_options.collective == "ring-allreduce";
+}
+
 }  // namespace
 
 CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step) {
@@ -437,17 +438,6 @@ CalibrationSlopes SlopesOf(DeclaredCluster cluster) { return LeastSquares(cluste
 void RecalibrateOnSteps(DeclaredCluster& cluster, const CalibrationSlopes& near) {
   LeastSquares(cluster).Solve(near);
 }
-
-namespace {
-
-constexpr double kGradientBytes = 4;
-constexpr double kGbps = 1e9 / 8;  // bytes a second
-
-bool SendsDense(const ReferenceStep& step) {
-  return step.sparsifier == "none" && step.method_options.collective == "ring-allreduce";
-}
-
-}  // namespace
 
 RateBounds RateBoundsOf(std::string_view workload, int ranks, int nodes, double exposed_seconds,
                         double longest_seconds) {

@@ -5,14 +5,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <functional>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/fnv.hpp"
+#include "core/base/random_stream.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 using nlohmann::json;
@@ -35,6 +41,95 @@ ProfileCurve StreamedCurve(ProfileCurve curve, const CardFactors& factors) {
 
 std::optional<double> Times(const std::optional<double>& seconds, double factor) {
   return seconds ? std::optional(*seconds * factor) : std::nullopt;
+}
+
+constexpr Range kPositive{1e-9, 1e9};
+constexpr Range kTimes{0, 1e9};
+constexpr Range kShares{1e-4, 1};
+constexpr Range kSlowdowns{1, 100};
+constexpr Range kInStep{1e-4, 100};
+constexpr Range kCards{1, 64};
+constexpr Range kRanks{1, 65'536};
+constexpr Range kBytesAnEntry{1, 64};
+constexpr Range kGrowths{0, 2};
+constexpr Range kFractions{0, 1};
+constexpr std::nullopt_t kNeeded = std::nullopt;  // no default: the file must have it
+
+bool StandsFor(const std::vector<std::string>& families, std::string_view family) {
+  return std::ranges::find(families, family) != families.end();
+}
+
+// Half of all draws are below the value, half above, uniform in its logarithm on either side.
+double Draw(double value, double low, double high, const std::string& name, int draw) {
+  if (draw == 0 || value <= 0) return value;
+  const double u = static_cast<double>(
+                       RandomStream(FnvOf(name), static_cast<std::uint64_t>(draw), 0).At(0) >> 11) *
+                   0x1p-53;
+  const double end = u < 0.5 ? low : high;
+  const double way = u < 0.5 ? 1 - 2 * u : 2 * u - 1;
+  constexpr double kLeast = 1e-12;
+  return value * std::pow(std::max(end, kLeast * value) / value, way);
+}
+
+// Chooses an input's value from its name, its declared value, and its low and high end.
+using Choice = std::function<double(const std::string&, double, double, double)>;
+
+std::string NameOfInput(const ComputeTime& time) { return "compute/" + time.workload; }
+bool IsCalibrated(const DeclaredCluster& cluster) {
+  return std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated);
+}
+
+DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose) {
+  DeclaredCluster chosen = declared;
+  for (DeclaredInput& input : chosen.inputs)
+    input.value = choose(input.name, input.value, input.low, input.high);
+  for (ComputeTime& time : chosen.compute) {
+    const double factor = choose(NameOfInput(time), 1, 1 / time.spread, time.spread);
+    time.forward_seconds *= factor;
+    time.backward_seconds *= factor;
+  }
+  for (Coder& coder : chosen.coders) {
+    const double factor = choose(NameOfInput(coder), 1, 1 / coder.spread, coder.spread);
+    for (double* each :
+         {&coder.encode_seconds, &coder.encode_seconds_per_element, &coder.host_encode_seconds,
+          &coder.host_encode_seconds_per_element, &coder.decode_seconds,
+          &coder.decode_seconds_per_rank, &coder.decode_seconds_per_element,
+          &coder.decode_seconds_per_element_and_rank, &coder.decode_seconds_per_entry}) {
+      *each *= factor;
+    }
+    for (ProfileCurve* curve : {&coder.encode_curve, &coder.host_encode_curve}) {
+      for (ProfilePoint& point : *curve) point.seconds *= factor;
+    }
+  }
+  if (IsCalibrated(chosen)) {
+    for (ReferenceStep& step : chosen.references)
+      step.measured *= choose(NameOfInput(step), 1, 1 / step.spread, step.spread);
+  }
+  return chosen;
+}
+
+// The slopes of a cluster that LoadDeclaredCluster returned.
+const CalibrationSlopes& SlopesOfLoaded(const DeclaredCluster& declared) {
+  static std::map<const DeclaredCluster*, CalibrationSlopes> known;
+  const auto found = known.find(&declared);
+  return found != known.end() ? found->second
+                              : known.emplace(&declared, SlopesOf(declared)).first->second;
+}
+
+// Repeats the calibration of a cluster chosen from `declared`. It runs on the cluster's own steps.
+// If the calibration comes from another cluster, its values change by the same factors as there,
+// from `before` to `after`.
+void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster& declared,
+                    const DeclaredCluster* before, const DeclaredCluster* after) {
+  if (before == nullptr) {
+    if (IsCalibrated(chosen)) RecalibrateOnSteps(chosen, SlopesOfLoaded(declared));
+    return;
+  }
+  for (DeclaredInput& input : chosen.inputs) {
+    if (input.kind != "calibrated") continue;
+    const std::string family = input.families.empty() ? "" : input.families.front();
+    input.value *= after->Value(input.name, family) / before->Value(input.name, family);
+  }
 }
 
 }  // namespace
@@ -123,23 +218,6 @@ std::vector<CalibrationBar> BarsOf(const ReferenceStep& step) {
   if (step.over && step.over->bar) bars.push_back(*step.over->bar);
   return bars;
 }
-
-namespace {
-
-constexpr Range kPositive{1e-9, 1e9};
-constexpr Range kTimes{0, 1e9};
-constexpr Range kShares{1e-4, 1};
-constexpr Range kSlowdowns{1, 100};
-constexpr Range kInStep{1e-4, 100};
-constexpr Range kCards{1, 64};
-constexpr Range kRanks{1, 65'536};
-constexpr Range kBytesAnEntry{1, 64};
-
-bool StandsFor(const std::vector<std::string>& families, std::string_view family) {
-  return std::ranges::find(families, family) != families.end();
-}
-
-}  // namespace
 
 const DeclaredInput* DeclaredCluster::Find(std::string_view input, std::string_view family) const {
   const auto found = std::ranges::find_if(inputs, [&](const DeclaredInput& each) {
@@ -257,7 +335,7 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
 
 std::span<const InputSpec> InputSpecs() {
   static const std::array<InputSpec, 34> kSpecs = {{
-      {"inter_node_gbps", "bandwidth", kPositive, {}, "rate of one network card, each way"},
+      {"inter_node_gbps", "bandwidth", kPositive, kNeeded, "rate of one network card, each way"},
       {"network_cards", "bandwidth", kCards, 1, "cards of a node, which its ranks share"},
       {"inter_node_efficiency", "bandwidth", kShares, 1,
        "share of inter_node_gbps that protocol and staging leave", true},
@@ -267,33 +345,28 @@ std::span<const InputSpec> InputSpecs() {
        "as inter_node_efficiency"},
       {"host_path_gbps", "bandwidth", kPositive, 1e9,
        "rate of a node's path to its network cards, a bound in addition to their own rate"},
-      {"inter_node_us", "latency", kTimes, {}, "start-up of a hop between nodes"},
-      {"intra_node_gbps",
-       "bandwidth",
-       kPositive,
-       {},
+      {"inter_node_us", "latency", kTimes, kNeeded, "start-up of a hop between nodes"},
+      {"intra_node_gbps", "bandwidth", kPositive, kNeeded,
        "rate between two devices of a node, each way"},
       {"intra_node_efficiency", "bandwidth", kShares, 1, "share of intra_node_gbps that is left",
        true},
-      {"intra_node_us", "latency", kTimes, {}, "start-up of a hop within a node"},
+      {"intra_node_us", "latency", kTimes, kNeeded, "start-up of a hop within a node"},
       {"message_us", "latency", kTimes, 0,
        "cost of each message beyond the first that a rank sends at once", true},
-      {"memory_gbytes_per_s", "memory", kPositive, {}, "rate of the device's memory"},
-      {"kernel_us", "kernel", kTimes, {}, "least time of a kernel on the device, however small"},
+      {"memory_gbytes_per_s", "memory", kPositive, kNeeded, "rate of the device's memory"},
+      {"kernel_us", "kernel", kTimes, kNeeded,
+       "least time of a kernel on the device, however small"},
       {"compute_tflops", "compute", kPositive, 0,
        "rate of forward and backward, two operations a multiply-accumulate, without [[compute]] or "
        "[[reference]]"},
       {"compute_ratio", "compute", kPositive, 1,
        "seconds of forward and backward here for one on the reference_cluster"},
-      {"host_link_gbytes_per_s", "host", kPositive, {}, "rate from the device to its host"},
-      {"host_memory_gbytes_per_s", "host", kPositive, {}, "rate of the host's memory"},
+      {"host_link_gbytes_per_s", "host", kPositive, kNeeded, "rate from the device to its host"},
+      {"host_memory_gbytes_per_s", "host", kPositive, kNeeded, "rate of the host's memory"},
       {"host_selection_ns_an_element", "sparsify", kTimes, 0,
        "selection or encoding by the host's processors, unless a [[coder]] states it; at least the "
        "time to read its memory"},
-      {"exchange_host_us",
-       "host_overhead",
-       kTimes,
-       {},
+      {"exchange_host_us", "host_overhead", kTimes, kNeeded,
        "preparation of an exchange by the host, one after another, in parallel with the network or "
        "in line (`host`)",
        true},
@@ -304,12 +377,8 @@ std::span<const InputSpec> InputSpecs() {
        "the host's work on an entry that a rank gives to a collective that is published to sum on "
        "the host",
        true},
-      {"exchange_growth",
-       "host_overhead",
-       {0, 2},
-       0,
-       "power of ranks with which the host's time for an exchange grows",
-       true},
+      {"exchange_growth", "host_overhead", kGrowths, 0,
+       "power of ranks with which the host's time for an exchange grows", true},
       {"exchange_growth_from", "host_overhead", kRanks, 8,
        "ranks at which the exchange_host_* inputs hold", true},
       {"entry_bytes", "bandwidth", kBytesAnEntry, 8,
@@ -326,22 +395,12 @@ std::span<const InputSpec> InputSpecs() {
       {"coding_in_step", "sparsify", kInStep, 1,
        "time of selections and encodings within a step over their time alone"},
       {"side_slowdown", "side", kSlowdowns, 1, "slowdown of a selection beside backward"},
-      {"overlap",
-       "overlap",
-       {0, 1},
-       1,
+      {"overlap", "overlap", kFractions, 1,
        "share of an exchange that runs while its ranks compute; 0: none of it before backward ends",
        true},
-      {"payload_overlap",
-       "overlap",
-       {0, 1},
-       1,
-       "the same for an exchange that carries payloads; not stated: as overlap",
-       true},
-      {"fused_overlap",
-       "overlap",
-       {0, 1},
-       1,
+      {"payload_overlap", "overlap", kFractions, 1,
+       "the same for an exchange that carries payloads; not stated: as overlap", true},
+      {"fused_overlap", "overlap", kFractions, 1,
        "the same for a payload selected from several tensors at once; not stated: as "
        "payload_overlap",
        true},
@@ -370,6 +429,79 @@ const std::vector<std::string>& InputGroups() {
     return groups;
   }();
   return kGroups;
+}
+
+std::string NameOfInput(const Coder& coder) {
+  const char* direction = coder.encodes ? "" : coder.encodes_on_host ? "/host_encode" : "/decode";
+  return fmt::format("coder/{}{}", coder.name, direction);
+}
+
+std::string NameOfInput(const ReferenceStep& step) {
+  return fmt::format("reference/{}/{}/{}/{}", step.workload, step.method, step.workers,
+                     step.over ? "ratio" : kStepPartNames[static_cast<std::size_t>(step.part)]);
+}
+
+const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
+                                    int draw) {
+  // Results are kept: calibration simulates, and an experiment calls this for each cell.
+  using Key = std::tuple<std::filesystem::path, std::vector<std::string>, int>;
+  static std::map<Key, DeclaredCluster> loaded;
+  const ClusterName name = ClusterName::Of(cluster);
+  const std::filesystem::path file = std::filesystem::absolute(profiles.File(name.file + ".toml"));
+  const Key key{file, name.left_out, draw};
+  const auto found = loaded.find(key);
+  if (found != loaded.end()) return found->second;
+  DeclaredCluster read;
+  if (draw == 0) {
+    read = ParseDeclaredCluster(TomlFile::Read(file), profiles, name.left_out);
+  } else {
+    const DeclaredCluster& declared = DrawnCluster(profiles, cluster, 0);
+    read = ChosenFrom(declared, [&](const std::string& input, double value, double low,
+                                    double high) { return Draw(value, low, high, input, draw); });
+    if (read.card) {
+      read.card->outcomes =
+          PerturbedOutcomes(declared.card->outcomes, static_cast<std::uint64_t>(draw));
+    }
+    const std::string& other = declared.calibrated_on;
+    CalibrateAgain(read, declared, other.empty() ? nullptr : &DrawnCluster(profiles, other, 0),
+                   other.empty() ? nullptr : &DrawnCluster(profiles, other, draw));
+  }
+  return loaded.emplace(key, std::move(read)).first->second;
+}
+
+std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster) {
+  std::vector<std::string> names;
+  for (const std::string& each : {cluster, LoadDeclaredCluster(profiles, cluster).calibrated_on}) {
+    if (each.empty()) continue;
+    ChosenFrom(LoadDeclaredCluster(profiles, each),
+               [&](const std::string& name, double value, double low, double high) {
+                 const bool known = std::ranges::find(names, name) != names.end();
+                 if (low < high && value > 0 && !known) names.push_back(name);
+                 return value;
+               });
+  }
+  return names;
+}
+
+DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& cluster,
+                             const std::string& input, RangeEnd end) {
+  const DeclaredCluster& declared = LoadDeclaredCluster(profiles, cluster);
+  const auto choose = [&](const std::string& name, double value, double low, double high) {
+    return name != input ? value : end == RangeEnd::kLow ? low : high;
+  };
+  DeclaredCluster moved = ChosenFrom(declared, choose);
+  if (declared.calibrated_on.empty()) {
+    CalibrateAgain(moved, declared, nullptr, nullptr);
+  } else {
+    const DeclaredCluster after = ClusterAtEnd(profiles, declared.calibrated_on, input, end);
+    CalibrateAgain(moved, declared, &LoadDeclaredCluster(profiles, declared.calibrated_on), &after);
+  }
+  return moved;
+}
+
+const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
+                                           const std::string& cluster) {
+  return DrawnCluster(profiles, cluster, 0);
 }
 
 }  // namespace sparfuse::harness

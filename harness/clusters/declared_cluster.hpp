@@ -58,10 +58,10 @@ struct DeclaredInput {
   double low = 0, high = 0;  // its range
   std::string kind;          // of InputKinds(), or "calibrated"
   std::string source;
-  std::string group;                  // the key of `inputs` that scales it
-  std::vector<std::string> families;  // of workloads that it is for; empty: all
-  bool calibrated = false;            // by this file's references
-  std::string remark;                 // on its calibration, if that does not determine it
+  std::string group = {};                  // the key of `inputs` that scales it
+  std::vector<std::string> families = {};  // of workloads that it is for; empty: all
+  bool calibrated = false;                 // by this file's references
+  std::string remark = {};                 // on its calibration, if that does not determine it
 };
 
 // The times of a workload's forward and backward on one card.

@@ -299,19 +299,6 @@ void AddCoders(const DeclaredCluster& cluster, const Scaled& input, Profile& pro
   }
 }
 
-}  // namespace
-
-double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload) {
-  return UpdateSeconds(cluster, workloads::LayersOf(workload).numel());
-}
-
-double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements) {
-  return kUpdateBytes * static_cast<double>(elements) /
-         (kGiga * cluster.Value("memory_gbytes_per_s"));
-}
-
-namespace {
-
 CardFactors FactorsOfCard(const DeclaredCluster& cluster, const CellConfig& config) {
   return {FactorOf(config, "compute"),
           FactorOf(config, "sparsify") * cluster.Value("coding_in_step"),
@@ -435,6 +422,15 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
 }
 
 }  // namespace
+
+double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload) {
+  return UpdateSeconds(cluster, workloads::LayersOf(workload).numel());
+}
+
+double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements) {
+  return kUpdateBytes * static_cast<double>(elements) /
+         (kGiga * cluster.Value("memory_gbytes_per_s"));
+}
 
 LinkShape LinksOf(const DeclaredCluster& cluster, const CellConfig& config) {
   CellConfig bare = config;

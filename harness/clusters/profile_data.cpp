@@ -188,38 +188,6 @@ void ScaleToTotal(BackwardTimes& backward) {
   backward.tail_seconds *= factor;
 }
 
-}  // namespace
-
-std::vector<TensorShape> TensorsOf(const Profile& profile) {
-  std::vector<TensorShape> tensors;
-  for (const ProfiledTensor& tensor : Need(profile.backward, "backward").tensors)
-    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
-  return tensors;
-}
-
-BackwardProfile BackwardOf(const Profile& profile, const GradientLayout& layout) {
-  const BackwardTimes& measured = Need(profile.backward, "backward");
-  const std::vector<ProfiledTensor>& tensors = measured.tensors;
-  BackwardProfile backward;
-  backward.begin_seconds = measured.begin_seconds;
-  backward.forward_seconds = measured.forward_seconds;
-  backward.tail_seconds = measured.tail_seconds;
-  backward.update_seconds = measured.update_seconds;
-  for (std::size_t t = 0; t < std::max(tensors.size(), layout.tensors()); ++t) {
-    const std::string_view name = t < tensors.size() ? tensors[t].name : std::string_view("none");
-    const std::string_view expected =
-        t < layout.tensors() ? layout.tensor(t).name : std::string_view("none");
-    if (t >= tensors.size() || t >= layout.tensors() || name != expected) {
-      SPARFUSE_THROW(kData, "the profile's tensor " + std::to_string(t) + " in ready order is " +
-                                std::string(name) + "; expected " + std::string(expected));
-    }
-    backward.backward_seconds.push_back(tensors[t].seconds);
-  }
-  return backward;
-}
-
-namespace {
-
 using WorkTable = std::map<std::string, double>;
 
 double At(const WorkTable& table, const char* key, double otherwise) {
@@ -252,6 +220,34 @@ SelectionCodingCost CodingOf(const WorkTable& coding, const WorkSeconds& work) {
 }
 
 }  // namespace
+
+std::vector<TensorShape> TensorsOf(const Profile& profile) {
+  std::vector<TensorShape> tensors;
+  for (const ProfiledTensor& tensor : Need(profile.backward, "backward").tensors)
+    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
+  return tensors;
+}
+
+BackwardProfile BackwardOf(const Profile& profile, const GradientLayout& layout) {
+  const BackwardTimes& measured = Need(profile.backward, "backward");
+  const std::vector<ProfiledTensor>& tensors = measured.tensors;
+  BackwardProfile backward;
+  backward.begin_seconds = measured.begin_seconds;
+  backward.forward_seconds = measured.forward_seconds;
+  backward.tail_seconds = measured.tail_seconds;
+  backward.update_seconds = measured.update_seconds;
+  for (std::size_t t = 0; t < std::max(tensors.size(), layout.tensors()); ++t) {
+    const std::string_view name = t < tensors.size() ? tensors[t].name : std::string_view("none");
+    const std::string_view expected =
+        t < layout.tensors() ? layout.tensor(t).name : std::string_view("none");
+    if (t >= tensors.size() || t >= layout.tensors() || name != expected) {
+      SPARFUSE_THROW(kData, "the profile's tensor " + std::to_string(t) + " in ready order is " +
+                                std::string(name) + "; expected " + std::string(expected));
+    }
+    backward.backward_seconds.push_back(tensors[t].seconds);
+  }
+  return backward;
+}
 
 CostModel KernelCosts(const Profile& profile) {
   CostModel cost;
@@ -366,7 +362,7 @@ std::vector<TimedShape> ShapesToTime(const GradientLayout& layout, std::size_t e
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     distinct.push_back({layout.tensor(t).numel, layout.tensor(t).shape});
   }
-  std::sort(distinct.begin(), distinct.end(), [](const TimedShape& a, const TimedShape& b) {
+  std::ranges::sort(distinct, [](const TimedShape& a, const TimedShape& b) {
     return std::tie(a.numel, a.shape) < std::tie(b.numel, b.shape);
   });
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());

@@ -113,6 +113,19 @@ std::string TakeKind(json& outcome, const std::string& name) {
   return kMeasured;
 }
 
+// Adds defaults that a file made by hand may omit.
+void CompleteConfig(json& config) {
+  if (!config.is_object()) return;
+  CellConfig initial;
+  initial.kind = config.value("kind", json()) == NameOf(TrialKind::kFingerprint)
+                     ? TrialKind::kFingerprint
+                     : TrialKind::kProfile;
+  json complete = ToJson(initial);
+  complete.erase("kind");
+  complete.update(config);
+  config = std::move(complete);
+}
+
 }  // namespace
 
 fs::path ProfileFile(const fs::path& folder, const std::string& name) {
@@ -131,23 +144,6 @@ std::vector<std::string> FingerprintNames(const ProfileFolders& profiles) {
   }
   return names;
 }
-
-namespace {
-
-// Adds defaults that a file made by hand may omit.
-void CompleteConfig(json& config) {
-  if (!config.is_object()) return;
-  CellConfig initial;
-  initial.kind = config.value("kind", json()) == NameOf(TrialKind::kFingerprint)
-                     ? TrialKind::kFingerprint
-                     : TrialKind::kProfile;
-  json complete = ToJson(initial);
-  complete.erase("kind");
-  complete.update(config);
-  config = std::move(complete);
-}
-
-}  // namespace
 
 ProfileOutcomes ReadProfiles(const fs::path& file) {
   return ParseProfiles(ReadFile(file), file.string());

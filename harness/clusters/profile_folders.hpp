@@ -22,7 +22,7 @@ inline bool IsOwnCluster(const std::string& cluster) {
 }
 
 // Folders next to the clusters' files: the inputs of a cluster's software, by its name, and whole
-// clusters to begin with (cluster_presets.hpp).
+// clusters to begin with (cluster_text.hpp).
 inline constexpr const char* kStacksFolder = "stacks";
 inline constexpr const char* kPresetsFolder = "presets";
 

@@ -1,16 +1,10 @@
 #include "harness/compare/comparison.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <tuple>
 
-#include "harness/compare/differences.hpp"
-#include "harness/compare/fingerprints.hpp"
-#include "harness/compare/plan_difference.hpp"
 #include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
@@ -169,35 +163,29 @@ class Comparer {
   SideValue ValueOf(const SideCell* cell, const SideCell* reference, const std::string& metric,
                     const Regime& regime) const {
     SideValue value;
-    if (cell == nullptr) {
-      value.lacks = "not run";
+    const auto lacking = [&](std::string why) {
+      value.lacks = std::move(why);
       return value;
-    }
+    };
+    if (cell == nullptr) return lacking("not run");
     value.absolute = cell->result.Over(metric);
-    if (cell->result.MissedTarget(metric)) {
-      value.lacks = kTargetNotReached;
-      return value;
-    }
+    if (cell->result.MissedTarget(metric)) return lacking(std::string(kTargetNotReached));
     if (reference == nullptr) {
-      value.lacks = fmt::format("no {} in this setting to compare with", request_.reference);
-      return value;
+      return lacking(fmt::format("no {} in this setting to compare with", request_.reference));
     }
     if (const std::string part = PartOfTwoRevisions(*cell->newest, *reference->newest);
         !part.empty()) {
-      value.lacks = fmt::format("{} was run with another revision of {}", request_.reference, part);
-      return value;
+      return lacking(
+          fmt::format("{} was run with another revision of {}", request_.reference, part));
     }
-    if (reference->result.MissedTarget(metric)) {
-      value.lacks = fmt::format("{} of {}", kTargetNotReached, request_.reference);
-      return value;
-    }
+    if (reference->result.MissedTarget(metric))
+      return lacking(fmt::format("{} of {}", kTargetNotReached, request_.reference));
     const auto by_block = RatiosByBlock(cell->result, reference->result, metric);
     const auto both =
         PairedDifference(cell->result.Values(metric), reference->result.Values(metric));
     if (both && by_block.size() < both->n) {  // dropping these would choose among the blocks
-      value.lacks = fmt::format("{} is not above 0 in {} of {} blocks", metric,
-                                both->n - by_block.size(), both->n);
-      return value;
+      return lacking(fmt::format("{} is not above 0 in {} of {} blocks", metric,
+                                 both->n - by_block.size(), both->n));
     }
     value.ratios = OfBlocks(by_block);
     for (const auto& [block, by] : regime.moved) {
@@ -216,29 +204,30 @@ class Comparer {
 
   SideVerdict Judged(const ComparedCell& compared, const CellKey* reference,
                      const ComparedSetting& setting, std::size_t side) const {
-    SideVerdict verdict;
-    for (const std::size_t each : {std::size_t{0}, side}) {
-      if (compared.sides[each].lacks.empty()) continue;
-      verdict.why_not = fmt::format("{}: {}", sides_[each].name, compared.sides[each].lacks);
-      return verdict;
-    }
-    for (const CellKey* key : {&compared.key, reference}) {
-      if (verdict.why_not.empty()) {
-        verdict.why_not = WhyOtherRevisions(*CellOf(cells_[0], *key)->newest,
-                                            *CellOf(cells_[side], *key)->newest);
-      }
-    }
-    if (verdict.why_not.empty() && AnyOf(compared.key).mode == "modelled")
-      verdict.why_not = "modelled: a machine's profile decides it, and no block repeats it";
-    if (verdict.why_not.empty()) {
-      verdict.why_not = WhyOtherRegime(setting.regimes[0], setting.regimes[side]);
-      if (!verdict.why_not.empty()) verdict.why_not = "other regime: " + verdict.why_not;
-    }
+    SideVerdict verdict{WhyNot(compared, reference, setting, side), {}};
     if (verdict.why_not.empty()) {
       verdict.contrast =
           ContrastOf(compared.sides[0].ratios, compared.sides[side].ratios, request_.within);
     }
     return verdict;
+  }
+
+  // "" or why the ratios of the first and this side cannot be compared.
+  std::string WhyNot(const ComparedCell& compared, const CellKey* reference,
+                     const ComparedSetting& setting, std::size_t side) const {
+    for (const std::size_t each : {std::size_t{0}, side}) {
+      if (const std::string& lacks = compared.sides[each].lacks; !lacks.empty())
+        return fmt::format("{}: {}", sides_[each].name, lacks);
+    }
+    for (const CellKey* key : {&compared.key, reference}) {
+      const std::string why =
+          WhyOtherRevisions(*CellOf(cells_[0], *key)->newest, *CellOf(cells_[side], *key)->newest);
+      if (!why.empty()) return why;
+    }
+    if (AnyOf(compared.key).mode == "modelled")
+      return "modelled: a machine's profile decides it, and no block repeats it";
+    const std::string why = WhyOtherRegime(setting.regimes[0], setting.regimes[side]);
+    return why.empty() ? "" : "other regime: " + why;
   }
 
   std::string PlansOf(const CellKey& key) const {

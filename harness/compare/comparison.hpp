@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "harness/compare/differences.hpp"
-#include "harness/compare/regime.hpp"
 #include "harness/compare/side.hpp"
 #include "harness/statistics/statistics.hpp"
 

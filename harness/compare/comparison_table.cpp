@@ -8,8 +8,6 @@
 
 #include "harness/records/cell_config.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/tables/columns.hpp"
-#include "harness/report/tables/records.hpp"
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
@@ -19,45 +17,26 @@ using nlohmann::json;
 
 // The verdict's name for programs.
 const char* NameOf(const SideVerdict& verdict) {
+  static constexpr const char* kNames[] = {"agree", "first", "second", "undecided"};
   if (!verdict.why_not.empty()) return "not comparable";
-  switch (verdict.contrast.agreement) {
-    case Agreement::kAgree:
-      return "agree";
-    case Agreement::kFirst:
-      return "first";
-    case Agreement::kSecond:
-      return "second";
-    case Agreement::kUndecided:
-      break;
-  }
-  return "undecided";
+  return kNames[static_cast<std::size_t>(verdict.contrast.agreement)];
 }
 
 std::string WordsOf(const SideVerdict& verdict, const std::string& first,
                     const std::string& second) {
-  if (!verdict.why_not.empty()) return "not comparable";
   const Contrast& contrast = verdict.contrast;
-  switch (contrast.agreement) {
-    case Agreement::kAgree:
-      return "agree";
-    case Agreement::kFirst:
-      return "larger on " + first;
-    case Agreement::kSecond:
-      return "larger on " + second;
-    case Agreement::kUndecided:
-      break;
-  }
+  if (!verdict.why_not.empty() || contrast.agreement == Agreement::kAgree) return NameOf(verdict);
+  if (contrast.agreement == Agreement::kFirst) return "larger on " + first;
+  if (contrast.agreement == Agreement::kSecond) return "larger on " + second;
   if (contrast.blocks_needed == 0) return "undecided: two blocks of each are the least";
   return fmt::format("undecided: {} blocks of each may tell", contrast.blocks_needed);
 }
 
-Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
-  Table table;
-  table.title = "Compared systems";
-  table.columns = {"", "hardware", "trials"};
-  for (const SystemSide& side : sides)
+Table SideTable(const ShownComparison& shown) {
+  Table table{.title = "Compared systems", .columns = {"", "hardware", "trials"}};
+  for (const SystemSide& side : shown.sides)
     table.rows.push_back({side.name, side.hardware, std::to_string(side.rows.size())});
-  if (comparison.differences.empty()) return table;
+  if (shown.comparison.differences.empty()) return table;
   table.notes.push_back("differences between them are listed below");
   return table;
 }
@@ -96,9 +75,8 @@ std::string MovedText(const std::string& side, const SideValue& value,
 }
 
 // A sentence for each side with blocks in which the reference moved.
-std::vector<std::string> ControlSummary(const SystemComparison& comparison,
-                                        const std::vector<SystemSide>& sides,
-                                        const CompareRequest& request) {
+std::vector<std::string> ControlSummary(const ShownComparison& shown) {
+  const auto& [comparison, sides, request, asked] = shown;
   std::vector<std::string> sentences;
   for (std::size_t side = 0; side < sides.size(); ++side) {
     std::size_t flagged = 0, ratios = 0;
@@ -116,20 +94,14 @@ std::vector<std::string> ControlSummary(const SystemComparison& comparison,
   return sentences;
 }
 
-Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                 const CompareRequest& request) {
-  Table table;
-  table.title = fmt::format("{}/{}", part.experiment, part.part);
+Table RatioTable(const ShownComparison& shown, const ComparedPart& part) {
+  const auto& [comparison, sides, request, asked] = shown;
+  CellTable made(part, fmt::format("{}/{}", part.experiment, part.part));
+  Table& table = made.table;
   table.caption = fmt::format(
       "ratios to {} within each block, and the first side's over the others': 95 %; absolute "
-      "values "
-      "are not compared",
+      "values are not compared",
       request.reference);
-  std::vector<json> configs;
-  for (const ComparedCell& cell : part.cells) configs.push_back(cell.config);
-  const auto keys = KeyColumnsOf(configs);
-  table.columns.emplace_back("method");
-  for (const auto& key : keys) table.columns.push_back(key.title);
   for (const SystemSide& side : sides)
     table.columns.push_back(fmt::format("{}: vs {}", side.name, request.reference));
   for (std::size_t side = 1; side < sides.size(); ++side) {
@@ -138,8 +110,7 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
   }
   for (const SystemSide& side : sides) table.columns.push_back(side.name + ": absolute");
   for (const ComparedCell& cell : part.cells) {
-    std::vector<std::string> row = {cell.config.value("method", kNone)};
-    for (const auto& key : keys) row.push_back(KeyText(cell.config, key));
+    std::vector<std::string> row = made.RowOf(cell);
     for (std::size_t side = 0; side < sides.size(); ++side) {
       const SideValue& value = cell.sides[side];
       std::string text = value.lacks.empty() ? RatioText(value.ratio) : kNone;
@@ -165,8 +136,8 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
 }
 
 json RegimeJson(const Regime& regime) {
-  return {{"communication", regime.communication ? json(*regime.communication) : json()},
-          {"drift", regime.drift ? json(*regime.drift) : json()},
+  return {{"communication", OrNull(regime.communication)},
+          {"drift", OrNull(regime.drift)},
           {"links", regime.LinkWords()},
           {"ranks", regime.ranks},
           {"hosts", regime.hosts}};
@@ -187,14 +158,9 @@ json SettingsJson(const ComparedPart& part, const std::vector<KeyColumn>& keys) 
   return settings;
 }
 
-json MovedJson(const SideValue& value) {
-  json moved = json::object();
-  for (const auto& [block, by] : value.moved) moved[std::to_string(block)] = by;
-  return moved;
-}
-
-json CellJson(const ComparedCell& cell, const std::string& setting,
-              const std::vector<SystemSide>& sides, std::size_t side, const ModelRequest& asked) {
+json CellJson(const ShownComparison& shown, const ComparedCell& cell, const std::string& setting,
+              std::size_t side) {
+  const auto& [comparison, sides, request, asked] = shown;
   const SideVerdict& verdict = cell.verdicts[side - 1];
   const bool judged = verdict.why_not.empty();
   return {{"experiment", cell.key.experiment},
@@ -214,8 +180,8 @@ json CellJson(const ComparedCell& cell, const std::string& setting,
           {"blocks_needed",
            verdict.contrast.blocks_needed > 0 ? json(verdict.contrast.blocks_needed) : json()},
           {"why_not", verdict.why_not},
-          {"first_moved", MovedJson(cell.sides[0])},
-          {"second_moved", MovedJson(cell.sides[side])},
+          {"first_moved", ByBlockJson(cell.sides[0].moved)},
+          {"second_moved", ByBlockJson(cell.sides[side].moved)},
           {"plans", cell.plans},
           {"transported", TransportedJson(cell, side)},
           {"first_forced", ForcedJson(cell, 0, asked)},
@@ -230,47 +196,51 @@ nlohmann::ordered_json Flat(const json& cell) {
   for (const char* key : {"method", "workload", "workers", "sparsifier", "density"})
     flat[key] = cell["config"].value(key, json());
   for (const char* key : {"first", "second", "unit"}) flat[key] = cell[key];
-  const auto put = [&](const std::string& name, const json& interval, bool ends) {
-    const auto of = [&](const char* key) { return interval.is_null() ? json() : interval[key]; };
-    flat[name] = of("value");
-    if (!ends) return;
-    flat[name + "_low"] = of("low");
-    flat[name + "_high"] = of("high");
+  const auto within = [](const json& table, const char* key) {
+    return table.is_null() ? json() : table[key];
   };
-  const auto add = [&](const std::string& name, bool ends) { put(name, cell[name], ends); };
-  const auto within = [&](const char* table, const char* key) {
-    return cell[table].is_null() ? json() : cell[table][key];
+  const auto put = [&](const std::string& name, const json& interval) {
+    flat[name] = within(interval, "value");
+    flat[name + "_low"] = within(interval, "low");
+    flat[name + "_high"] = within(interval, "high");
   };
-  add("first_ratio", true);
-  add("second_ratio", true);
-  add("first_over_second", true);
+  for (const char* key : {"first_ratio", "second_ratio", "first_over_second"}) put(key, cell[key]);
   for (const char* key : {"verdict", "blocks_needed", "why_not", "plans"}) flat[key] = cell[key];
   for (const char* key : {"first_moved", "second_moved"})
     flat[std::string(key) + "_blocks"] = cell[key].size();
-  add("first_absolute", false);
-  add("second_absolute", false);
-  put("transported", within("transported", "ratio"), true);
-  put("residual", within("transported", "residual"), true);
-  for (const std::string side : {"first", "second"}) {
-    const std::string table = side + "_forced";
-    put(table + "_modelled", within(table.c_str(), "modelled"), true);
-    put(table + "_measured", within(table.c_str(), "measured"), true);
-    put(table + "_gain", within(table.c_str(), "gain"), true);
-    put(table + "_rest", within(table.c_str(), "rest"), true);
-    flat[table + "_gain_mode"] = within(table.c_str(), "gain_mode");
+  for (const char* key : {"first_absolute", "second_absolute"})
+    flat[key] = within(cell[key], "value");
+  put("transported", within(cell["transported"], "ratio"));
+  put("residual", within(cell["transported"], "residual"));
+  for (const std::string table : {"first_forced", "second_forced"}) {
+    for (const char* key : {"modelled", "measured", "gain", "rest"})
+      put(table + "_" + key, within(cell[table], key));
+    flat[table + "_gain_mode"] = within(cell[table], "gain_mode");
   }
   return flat;
 }
 
 }  // namespace
 
-Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
-  Table table;
-  table.title = "Differences between the systems";
-  table.columns = {"recorded"};
-  for (const SystemSide& side : sides) table.columns.push_back(side.name);
+CellTable::CellTable(const ComparedPart& part, std::string title)
+    : table{.title = std::move(title), .columns = {"method"}} {
+  std::vector<json> configs;
+  for (const ComparedCell& cell : part.cells) configs.push_back(cell.config);
+  keys = KeyColumnsOf(configs);
+  for (const KeyColumn& key : keys) table.columns.push_back(key.title);
+}
+
+std::vector<std::string> CellTable::RowOf(const ComparedCell& cell) const {
+  std::vector<std::string> row = {cell.config.value("method", kNone)};
+  for (const KeyColumn& key : keys) row.push_back(KeyText(cell.config, key));
+  return row;
+}
+
+Table DifferenceTable(const ShownComparison& shown) {
+  Table table{.title = "Differences between the systems", .columns = {"recorded"}};
+  for (const SystemSide& side : shown.sides) table.columns.push_back(side.name);
   table.columns.emplace_back("");
-  for (const FactDifference& each : comparison.differences) {
+  for (const FactDifference& each : shown.comparison.differences) {
     std::vector<std::string> row = {each.name};
     for (const std::string& value : each.values) row.push_back(value.empty() ? kNone : value);
     std::string hidden = each.hidden ? "differs within one side, too" : "";
@@ -282,8 +252,8 @@ Table DifferenceTable(const SystemComparison& comparison, const std::vector<Syst
   return table;
 }
 
-Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                  const CompareRequest& request) {
+Table RegimeTable(const ShownComparison& shown, const ComparedPart& part) {
+  const auto& [comparison, sides, request, asked] = shown;
   Table table;
   table.title = fmt::format("{}/{}: settings", part.experiment, part.part);
   table.caption = fmt::format(
@@ -318,9 +288,8 @@ Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides
   return table;
 }
 
-std::vector<std::string> SummaryOf(const SystemComparison& comparison,
-                                   const std::vector<SystemSide>& sides,
-                                   const CompareRequest& request, const ModelRequest& asked) {
+std::vector<std::string> SummaryOf(const ShownComparison& shown) {
+  const auto& [comparison, sides, request, asked] = shown;
   std::vector<std::string> sentences;
   for (std::size_t side = 1; side < sides.size(); ++side) {
     std::map<std::string, std::size_t> counts, reasons;
@@ -353,29 +322,24 @@ std::vector<std::string> SummaryOf(const SystemComparison& comparison,
                     ratios == 1 ? "" : "s", request.reference,
                     said.empty() ? "none" : fmt::format("{}", fmt::join(said, ", "))));
   }
-  for (std::string& sentence : ControlSummary(comparison, sides, request))
-    sentences.push_back(std::move(sentence));
-  for (std::string& sentence : ModelledSummary(comparison, sides, asked))
-    sentences.push_back(std::move(sentence));
+  for (std::string& sentence : ControlSummary(shown)) sentences.push_back(std::move(sentence));
+  for (std::string& sentence : ModelledSummary(shown)) sentences.push_back(std::move(sentence));
   return sentences;
 }
 
-std::vector<Table> TablesOf(const SystemComparison& comparison,
-                            const std::vector<SystemSide>& sides, const CompareRequest& request,
-                            const ModelRequest& asked) {
-  std::vector<Table> tables = {SideTable(comparison, sides)};
-  for (const ComparedPart& part : comparison.parts) {
-    tables.push_back(RegimeTable(part, sides, request));
-    tables.push_back(RatioTable(part, sides, request));
-    for (Table& table : ModelledTables(part, sides, request, asked))
-      tables.push_back(std::move(table));
+std::vector<Table> TablesOf(const ShownComparison& shown) {
+  std::vector<Table> tables = {SideTable(shown)};
+  for (const ComparedPart& part : shown.comparison.parts) {
+    tables.push_back(RegimeTable(shown, part));
+    tables.push_back(RatioTable(shown, part));
+    for (Table& table : ModelledTables(shown, part)) tables.push_back(std::move(table));
   }
-  if (!comparison.differences.empty()) tables.push_back(DifferenceTable(comparison, sides));
+  if (!shown.comparison.differences.empty()) tables.push_back(DifferenceTable(shown));
   return tables;
 }
 
-json ComparisonJson(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                    const CompareRequest& request, const ModelRequest& asked) {
+json ComparisonJson(const ShownComparison& shown) {
+  const auto& [comparison, sides, request, asked] = shown;
   json cells = json::array(), differences = json::array(), names = json::array();
   json settings = json::array();
   for (const ComparedPart& part : comparison.parts) {
@@ -384,7 +348,7 @@ json ComparisonJson(const SystemComparison& comparison, const std::vector<System
     for (const ComparedCell& cell : part.cells) {
       const std::string setting = SettingText(part.settings[cell.setting].config, keys);
       for (std::size_t side = 1; side < sides.size(); ++side)
-        cells.push_back(CellJson(cell, setting, sides, side, asked));
+        cells.push_back(CellJson(shown, cell, setting, side));
     }
   }
   for (const FactDifference& each : comparison.differences) {
@@ -408,9 +372,8 @@ json ComparisonJson(const SystemComparison& comparison, const std::vector<System
           {"differences", differences}};
 }
 
-std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                          const CompareRequest& request, const ModelRequest& asked) {
-  const json all = ComparisonJson(comparison, sides, request, asked);
+std::string ComparisonCsv(const ShownComparison& shown) {
+  const json all = ComparisonJson(shown);
   std::vector<nlohmann::ordered_json> rows;
   for (const json& cell : all["cells"]) rows.push_back(Flat(cell));
   return rows.empty() ? "" : CsvOf(rows.front(), rows);

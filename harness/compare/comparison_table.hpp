@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/compare/comparison.hpp"
+#include "harness/report/tables/columns.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
@@ -19,43 +20,50 @@ struct ModelRequest {
   std::vector<std::string> profiles;  // "profile trials of a"
 };
 
+// A comparison as it is shown.
+struct ShownComparison {
+  const SystemComparison& comparison;
+  const std::vector<SystemSide>& sides;
+  const CompareRequest& request;
+  ModelRequest asked = {};
+};
+
 // "12 ratios: 5 agree within 5 %, 2 larger on a, 5 undecided", a sentence for each side but the
 // first.
-std::vector<std::string> SummaryOf(const SystemComparison& comparison,
-                                   const std::vector<SystemSide>& sides,
-                                   const CompareRequest& request, const ModelRequest& asked = {});
+std::vector<std::string> SummaryOf(const ShownComparison& shown);
 
 // The sides and their differences. Then for each part its regimes, its ratios with verdicts, and
 // last the absolute values.
-std::vector<Table> TablesOf(const SystemComparison& comparison,
-                            const std::vector<SystemSide>& sides, const CompareRequest& request,
-                            const ModelRequest& asked = {});
+std::vector<Table> TablesOf(const ShownComparison& shown);
 
 // The settings of a part with their differences, for pages.
-Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                  const CompareRequest& request);
-Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides);
+Table RegimeTable(const ShownComparison& shown, const ComparedPart& part);
+Table DifferenceTable(const ShownComparison& shown);
 
 // A line, or object, a cell and side after the first: ratios of both with their intervals, the
 // first's over the other's, verdict, blocks needed, and why not.
-std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                          const CompareRequest& request, const ModelRequest& asked = {});
+std::string ComparisonCsv(const ShownComparison& shown);
 // The same for --json and for sites.
-nlohmann::json ComparisonJson(const SystemComparison& comparison,
-                              const std::vector<SystemSide>& sides, const CompareRequest& request,
-                              const ModelRequest& asked = {});
+nlohmann::json ComparisonJson(const ShownComparison& shown);
+
+// A table with the columns that tell a part's cells apart.
+struct CellTable {
+  Table table;
+  std::vector<KeyColumn> keys;
+
+  CellTable(const ComparedPart& part, std::string title);
+  // The cell's values in these columns.
+  std::vector<std::string> RowOf(const ComparedCell& cell) const;
+};
 
 // The model's part of these (modelled/modelled_tables.cpp).
 
 // Of a part, if transport or a plan was asked for.
-std::vector<Table> ModelledTables(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                                  const CompareRequest& request, const ModelRequest& asked);
+std::vector<Table> ModelledTables(const ShownComparison& shown, const ComparedPart& part);
 
 // "a carried over to b by the model: 5 ratios, 4 leave a residual whose interval contains 1, ...".
 // For plans: how many differ, cannot be forced, and were measured.
-std::vector<std::string> ModelledSummary(const SystemComparison& comparison,
-                                         const std::vector<SystemSide>& sides,
-                                         const ModelRequest& asked);
+std::vector<std::string> ModelledSummary(const ShownComparison& shown);
 
 // {"lacks", "model_first", "model_second", "ratio", "residual"}, all of mode "modelled"; null if
 // it was not asked for.

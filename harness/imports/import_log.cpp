@@ -1,17 +1,17 @@
 // Reads training logs of other programs: lines by patterns, or a table of steps by its columns.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <ranges>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "harness/files/log_text.hpp"
-#include "harness/imports/given_values.hpp"
+#include "harness/imports/import_map.hpp"
 #include "harness/imports/imports.hpp"
 #include "harness/statistics/statistics.hpp"
 
@@ -145,10 +145,8 @@ class Collector {
       found_.evaluations.push_back({step_.value_or(0), *metric, elapsed, step.loss});
     }
     const bool timed = step.seconds || step.rate, has_step = given.Find("step") != nullptr;
-    if (timed || has_step || (step.loss && given.Find("metric") == nullptr)) {
-      found_.steps.push_back(step);
-      places_.push_back({where, has_step, timed});
-    }
+    if (timed || has_step || (step.loss && given.Find("metric") == nullptr))
+      lines_.push_back({where, step, has_step, timed});
     if (has_step && elapsed && HasClock(given)) clocked_.push_back({where, step, *elapsed});
   }
 
@@ -162,15 +160,21 @@ class Collector {
     }
     TakeTimesBetween();
     TakeStepsFromBehind();
-    LeaveBareStepsOut();
+    // Lines that have a step and nothing of it, which lines around them have.
+    std::erase_if(lines_, [](const TrainingLine& line) {
+      return !line.step.seconds && !line.step.rate && !line.step.loss;
+    });
     TakeStepsOnce();
+    for (const TrainingLine& line : lines_) found_.steps.push_back(line.step);
     return std::move(found_);
   }
 
  private:
-  struct Place {
+  struct TrainingLine {
     std::string where;
+    ImportedStep step;
     bool has_step = false, timed = false;  // the line itself has a step, a time
+    bool replaced = false;                 // by a later line of its step
   };
   struct ClockedLine {
     std::string where;
@@ -199,11 +203,10 @@ class Collector {
   // Computes step times from the clocks of the lines, if no line states a time of a step or an
   // evaluation. The time since the previous clock is divided among the steps in between.
   void TakeTimesBetween() {
-    if (std::ranges::any_of(places_, &Place::timed) || !found_.evaluations.empty() ||
+    if (std::ranges::any_of(lines_, &TrainingLine::timed) || !found_.evaluations.empty() ||
         clocked_.size() < 2)
       return;
-    found_.steps.clear();
-    places_.clear();
+    lines_.clear();
     for (std::size_t i = 1; i < clocked_.size(); ++i) {
       const ClockedLine &line = clocked_[i], &before = clocked_[i - 1];
       const double steps = *line.step.step - *before.step.step;
@@ -213,9 +216,8 @@ class Collector {
             fmt::format("{}: {:g} s since {}, which is {:g} step(s) before: expected rising times",
                         line.where, seconds, before.where, steps));
       }
-      found_.steps.push_back(line.step);
-      if (steps > 0) found_.steps.back().seconds = seconds / steps;
-      places_.push_back({line.where, true, true});
+      lines_.push_back({line.where, line.step, true, true});
+      if (steps > 0) lines_.back().step.seconds = seconds / steps;
     }
     found_.notes.emplace_back("times of steps are those between lines");
   }
@@ -223,107 +225,79 @@ class Collector {
   // Moves steps to the times before them, if each step stands after its time: the first time has no
   // step before it, and the last time has one after it.
   void TakeStepsFromBehind() {
-    std::size_t first = places_.size(), last = 0;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      if (!places_[i].timed) continue;
-      if (places_[i].has_step) return;
-      first = std::min(first, i);
-      last = i;
-    }
-    const auto has_step = [](const Place& place) { return place.has_step; };
-    const auto begin = std::ranges::find_if(places_, has_step);
-    if (first == places_.size() ||
-        std::none_of(places_.begin() + static_cast<std::ptrdiff_t>(last), places_.end(), has_step))
+    if (std::ranges::any_of(lines_,
+                            [](const TrainingLine& line) { return line.timed && line.has_step; }))
       return;
-    if (begin < places_.begin() + static_cast<std::ptrdiff_t>(first)) {
+    const auto first = std::ranges::find(lines_, true, &TrainingLine::timed);
+    const auto begin = std::ranges::find(lines_, true, &TrainingLine::has_step);
+    const auto last =
+        std::find_if(lines_.rbegin(), lines_.rend(), std::mem_fn(&TrainingLine::timed));
+    if (first == lines_.end() ||
+        std::none_of(last.base(), lines_.end(), std::mem_fn(&TrainingLine::has_step)))
+      return;
+    if (begin < first) {
       found_.notes.emplace_back(
           "steps come before the first and after the last time: each time counts for the step "
           "before it");
     }
-    if (begin < places_.begin() + static_cast<std::ptrdiff_t>(first) || found_.steps[first].step)
-      return;
+    if (begin < first || first->step.step) return;
     std::optional<double> step;
-    for (std::size_t i = places_.size(); i-- > 0;) {
-      if (places_[i].has_step) step = found_.steps[i].step;
-      if (places_[i].timed) found_.steps[i].step = step;
+    for (TrainingLine& line : lines_ | std::views::reverse) {
+      if (line.has_step) step = line.step.step;
+      if (line.timed) line.step.step = step;
     }
     found_.notes.emplace_back("the line of each step comes after the line of its time");
-  }
-
-  // Leaves out lines that have a step and nothing of it, which lines around them have.
-  void LeaveBareStepsOut() {
-    std::size_t to = 0;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      const ImportedStep& step = found_.steps[i];
-      if (!step.seconds && !step.rate && !step.loss) continue;
-      if (to != i) {
-        found_.steps[to] = found_.steps[i];
-        places_[to] = std::move(places_[i]);
-      }
-      ++to;
-    }
-    found_.steps.resize(to);
-    places_.resize(to);
   }
 
   // Handles repeated steps. If each step repeats equally often, the lines are of several ranks,
   // else of several runs.
   void TakeStepsOnce() {
-    std::map<double, std::vector<std::size_t>> lines;  // indices of lines, by step
-    std::optional<std::size_t> before, wrong;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      if (!places_[i].timed || !places_[i].has_step) continue;
-      const double step = *found_.steps[i].step;
-      if (before && !wrong && step <= *found_.steps[*before].step) {
-        wrong = i;
-        wrong_before_ = *before;
+    std::map<double, std::vector<TrainingLine*>> by_step;
+    const TrainingLine *before = nullptr, *wrong = nullptr, *wrong_before = nullptr;
+    for (TrainingLine& line : lines_) {
+      if (!line.timed || !line.has_step) continue;
+      if (before != nullptr && wrong == nullptr && *line.step.step <= *before->step.step) {
+        wrong = &line;
+        wrong_before = before;
       }
-      before = i;
-      lines[step].push_back(i);
+      before = &line;
+      by_step[*line.step.step].push_back(&line);
     }
-    if (!wrong || map_->steps_again == "all") return;
-    std::vector<bool> drop(found_.steps.size());
-    const std::size_t times = lines.begin()->second.size();
-    const bool alike = times > 1 && std::ranges::all_of(lines, [&](const auto& each) {
-                         return each.second.size() == times &&
-                                each.second.back() - each.second.front() < 4 * times;
-                       });
+    if (wrong == nullptr || map_->steps_again == "all") return;
+    const std::size_t times = by_step.begin()->second.size();
+    const bool alike =
+        times > 1 && std::ranges::all_of(by_step, [&](const auto& each) {
+          const auto span = each.second.back() - each.second.front();
+          return each.second.size() == times && static_cast<std::size_t>(span) < 4 * times;
+        });
     if (map_->steps_again.empty() && !alike) {
       problems_->push_back(fmt::format(
           "{}: step {:g} after step {:g} in {}: expected rising steps of one run and one rank; "
           "steps_again = \"last\" in the map takes the last line of each step, \"all\" all lines",
-          places_[*wrong].where, *found_.steps[*wrong].step, *found_.steps[wrong_before_].step,
-          places_[wrong_before_].where));
+          wrong->where, *wrong->step.step, *wrong_before->step.step, wrong_before->where));
       return;
     }
-    std::size_t dropped = 0;
-    for (auto& [step, indices] : lines) {
-      ImportedStep& kept = found_.steps[indices.back()];
+    for (auto& [number, lines] : by_step) {
+      TrainingLine& kept = *lines.back();
       if (map_->steps_again.empty()) {
-        kept.seconds = MedianOf(indices, &ImportedStep::seconds);
-        kept.rate = MedianOf(indices, &ImportedStep::rate);
-        kept.loss = MedianOf(indices, &ImportedStep::loss);
+        for (const auto member : {&ImportedStep::seconds, &ImportedStep::rate, &ImportedStep::loss})
+          kept.step.*member = MedianOf(lines, member);
       }
-      for (std::size_t i = 0; i + 1 < indices.size(); ++i) drop[indices[i]] = true;
-      dropped += indices.size() - 1;
+      for (TrainingLine* line : lines) line->replaced = line != &kept;
     }
+    const std::size_t dropped = std::erase_if(lines_, std::mem_fn(&TrainingLine::replaced));
     found_.notes.push_back(
         map_->steps_again.empty()
             ? fmt::format("each step comes {} times, as of {} ranks: the median of each counts",
                           times, times)
             : fmt::format("steps_again: {} lines left out, since their steps come again", dropped));
-    std::vector<ImportedStep> kept;
-    for (std::size_t i = 0; i < drop.size(); ++i) {
-      if (!drop[i]) kept.push_back(found_.steps[i]);
-    }
-    found_.steps = std::move(kept);
   }
 
-  std::optional<double> MedianOf(const std::vector<std::size_t>& indices,
-                                 std::optional<double> ImportedStep::*member) const {
+  static std::optional<double> MedianOf(const std::vector<TrainingLine*>& lines,
+                                        std::optional<double> ImportedStep::*member) {
     std::vector<double> values;
-    for (const std::size_t i : indices) {
-      if (found_.steps[i].*member) values.push_back(*(found_.steps[i].*member));
+    for (const TrainingLine* line : lines) {
+      if (line->step.*member) values.push_back(*(line->step.*member));
     }
     if (values.empty()) return std::nullopt;
     return MedianEstimate(values).value;
@@ -368,9 +342,9 @@ class Collector {
   const GivenValues* constants_;
   const ImportMap* map_;
   Problems* problems_;
-  std::vector<Place> places_;  // of the entries of found_.steps
+  std::vector<TrainingLine> lines_;  // with a time, a rate, a step or a loss
   std::vector<ClockedLine> clocked_;
-  std::size_t left_out_ = 0, lost_ = 0, untimed_ = 0, wrong_before_ = 0;
+  std::size_t left_out_ = 0, lost_ = 0, untimed_ = 0;
   LoggedTraining found_;
   std::optional<double> step_, steps_per_epoch_, first_clock_, elapsed_;
 };

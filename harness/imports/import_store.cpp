@@ -1,7 +1,6 @@
 // Adds imported results to the store.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>

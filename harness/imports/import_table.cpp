@@ -9,7 +9,7 @@
 
 #include "core/base/options.hpp"
 #include "harness/files/log_text.hpp"
-#include "harness/imports/given_values.hpp"
+#include "harness/imports/import_map.hpp"
 #include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {

@@ -1,5 +1,3 @@
-#include "harness/imports/imported_result.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,12 +8,11 @@
 #include <optional>
 
 #include "harness/catalog/model_table.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/log_text.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 enum class Counted { kImages, kTokens, kSamples, kSteps };
@@ -114,27 +111,6 @@ InBaseUnits Evaluated(double value, const std::string& unit,
           : unit == "%" ? "at most 100"
                         : "at most 1, or % as the unit"};
 }
-
-}  // namespace
-
-bool IsRate(std::string_view metric) { return metric == kThroughput; }
-
-InBaseUnits ToBaseUnits(std::string_view metric, double value, std::string_view unit,
-                        const workloads::WorkloadDescriptor& workload, const CountedBy& by) {
-  const std::string normal = Normal(unit);
-  if (metric == kFinalMetric) {
-    return value < 0 ? InBaseUnits{0, "", "a number of at least 0"}
-                     : Evaluated(value, normal, workload);
-  }
-  if (!(value > 0)) return {0, "", "a number above 0"};
-  if (metric == kThroughput) return Throughput(value, normal, workload, by);
-  if (metric == kStepSeconds) return StepSeconds(value, normal);
-  const auto factor = normal.find('/') == std::string::npos ? SecondsOf(normal) : std::nullopt;
-  if (!factor) return {0, "s", "s, min, h or days"};
-  return {value * *factor, "s", ""};
-}
-
-namespace {
 
 constexpr Range kWorkers{1, 1'000'000}, kBatch{1, 100'000'000}, kRun{0, 1'000'000};
 constexpr Range kGbps{0.001, 100'000}, kUnitsPerSample{1, 1e9};
@@ -299,6 +275,23 @@ std::map<std::string, MetricValue> MetricsOf(const ImportedResult& result) {
 }
 
 }  // namespace
+
+bool IsRate(std::string_view metric) { return metric == kThroughput; }
+
+InBaseUnits ToBaseUnits(std::string_view metric, double value, std::string_view unit,
+                        const workloads::WorkloadDescriptor& workload, const CountedBy& by) {
+  const std::string normal = Normal(unit);
+  if (metric == kFinalMetric) {
+    return value < 0 ? InBaseUnits{0, "", "a number of at least 0"}
+                     : Evaluated(value, normal, workload);
+  }
+  if (!(value > 0)) return {0, "", "a number above 0"};
+  if (metric == kThroughput) return Throughput(value, normal, workload, by);
+  if (metric == kStepSeconds) return StepSeconds(value, normal);
+  const auto factor = normal.find('/') == std::string::npos ? SecondsOf(normal) : std::nullopt;
+  if (!factor) return {0, "s", "s, min, h or days"};
+  return {value * *factor, "s", ""};
+}
 
 std::optional<double> ImportedSetting::units_per_step() const {
   if (!batch_per_worker) return std::nullopt;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
@@ -16,7 +15,6 @@
 #include "harness/records/given_record.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 // The columns of a file, in order.
@@ -38,6 +36,57 @@ std::optional<double> NumberOf(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), last, value);
   if (error != std::errc() || end != last) return std::nullopt;
   return value;
+}
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Rows = std::vector<PublishedNumber>;
+
+// The files of one's own numbers, in order of name; what the project's folder has, too, is its.
+std::vector<fs::path> OwnFiles(const fs::path& folder, const fs::path& own) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(own, none)) {
+    const fs::path name = entry.path().filename();
+    if (name.extension() == ".csv" && !fs::exists(folder / name)) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+// The JSON members are tables by our names, or a string or a list of strings (RowsWith).
+struct GivenPublished {
+  std::string paper;
+  json methods = json::object();
+};
+struct GivenOfFigure {
+  std::string artifact, metric, x;
+  json artifacts = json::object(), models = json::object(), networks = json::object(), stated;
+};
+
+std::vector<std::string> ValuesOf(const Rows& rows, std::string PublishedNumber::*column) {
+  std::set<std::string> values;
+  for (const PublishedNumber& row : rows) values.insert(row.*column);
+  return {values.begin(), values.end()};
+}
+
+// The rows with one of the values of `column` that the file gives at `pointer`: a string or a list
+// of strings.
+Rows RowsWith(const TomlFile& file, const std::string& pointer, const Rows& rows,
+              std::string PublishedNumber::*column, const std::string& of_what) {
+  const json& given = *file.Find(pointer);
+  Rows found;
+  for (const json& name : given.is_array() ? given : json::array({given})) {
+    if (!name.is_string()) file.FailValue(pointer, "a string, or a list of strings");
+    const std::size_t before = found.size();
+    std::ranges::copy_if(rows, std::back_inserter(found),
+                         [&](const PublishedNumber& row) { return row.*column == name; });
+    if (found.size() > before) continue;
+    const auto as = std::ranges::find(kColumns, column, &Column::text);
+    file.Fail(pointer, fmt::format("{} has no number with {} {}{}", of_what, as->name, Shown(name),
+                                   Suggestion(name.get<std::string>(), ValuesOf(rows, column))));
+  }
+  return found;
 }
 
 }  // namespace
@@ -83,26 +132,6 @@ std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file) {
   return ParsePublished(text, file.string());
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using Rows = std::vector<PublishedNumber>;
-
-// The files of one's own numbers, in order of name; what the project's folder has, too, is its.
-std::vector<fs::path> OwnFiles(const fs::path& folder, const fs::path& own) {
-  std::vector<fs::path> files;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(own, none)) {
-    const fs::path name = entry.path().filename();
-    if (name.extension() == ".csv" && !fs::exists(folder / name)) files.push_back(entry.path());
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
-}  // namespace
-
 std::vector<PublishedNumber> ReadAllPublished(const fs::path& folder, const fs::path& own) {
   Rows numbers = ReadPublished(folder / "published-numbers.csv");
   std::vector<fs::path> more = OwnFiles(folder, own);
@@ -113,20 +142,6 @@ std::vector<PublishedNumber> ReadAllPublished(const fs::path& folder, const fs::
   }
   return numbers;
 }
-
-namespace {
-
-// The JSON members are tables by our names, or a string or a list of strings (RowsWith).
-struct GivenPublished {
-  std::string paper;
-  json methods = json::object();
-};
-struct GivenOfFigure {
-  std::string artifact, metric, x;
-  json artifacts = json::object(), models = json::object(), networks = json::object(), stated;
-};
-
-}  // namespace
 
 template <>
 RecordKeys KeysOf<GivenPublished>() {
@@ -167,35 +182,6 @@ RecordKeys KeysOf<GivenOfFigure>() {
 
 std::vector<GivenKey> PublishedKeys() { return GivenKeysOf(KeysOf<GivenPublished>()); }
 std::vector<GivenKey> PublishedKeysOfFigures() { return GivenKeysOf(KeysOf<GivenOfFigure>()); }
-
-namespace {
-
-std::vector<std::string> ValuesOf(const Rows& rows, std::string PublishedNumber::*column) {
-  std::set<std::string> values;
-  for (const PublishedNumber& row : rows) values.insert(row.*column);
-  return {values.begin(), values.end()};
-}
-
-// The rows with one of the values of `column` that the file gives at `pointer`: a string or a list
-// of strings.
-Rows RowsWith(const TomlFile& file, const std::string& pointer, const Rows& rows,
-              std::string PublishedNumber::*column, const std::string& of_what) {
-  const json& given = *file.Find(pointer);
-  Rows found;
-  for (const json& name : given.is_array() ? given : json::array({given})) {
-    if (!name.is_string()) file.FailValue(pointer, "a string, or a list of strings");
-    const std::size_t before = found.size();
-    std::ranges::copy_if(rows, std::back_inserter(found),
-                         [&](const PublishedNumber& row) { return row.*column == name; });
-    if (found.size() > before) continue;
-    const auto as = std::ranges::find(kColumns, column, &Column::text);
-    file.Fail(pointer, fmt::format("{} has no number with {} {}{}", of_what, as->name, Shown(name),
-                                   Suggestion(name.get<std::string>(), ValuesOf(rows, column))));
-  }
-  return found;
-}
-
-}  // namespace
 
 std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
                                        const fs::path& folder, const fs::path& own) {

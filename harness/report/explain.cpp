@@ -1,5 +1,3 @@
-#include "harness/report/explain.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,6 +10,7 @@
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/report/explanation.hpp"
 
 namespace sparfuse::harness {
 
@@ -35,7 +34,7 @@ struct Side {
   std::vector<Candidate> candidates;  // the candidates that match `given`
 
   bool Gives(const std::string& key) const {
-    return std::any_of(given.begin(), given.end(), [&](const Given& each) {
+    return std::ranges::any_of(given, [&](const Given& each) {
       return each.key == key || key.starts_with(each.key + ".");
     });
   }
@@ -111,7 +110,7 @@ std::vector<std::string> ValuesOf(const std::vector<Candidate>& candidates,
   std::vector<std::string> values;
   for (const auto& candidate : candidates) {
     const std::string value = Typed(candidate, key);
-    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
   }
   return values;
 }
@@ -121,8 +120,8 @@ void Narrow(Side& side) {
   std::vector<std::string> so_far;
   for (const Given& given : side.given) {
     std::vector<Candidate> left;
-    std::copy_if(side.candidates.begin(), side.candidates.end(), std::back_inserter(left),
-                 [&](const Candidate& candidate) { return Has(candidate, given); });
+    std::ranges::copy_if(side.candidates, std::back_inserter(left),
+                         [&](const Candidate& candidate) { return Has(candidate, given); });
     if (left.empty()) {
       const auto values = ValuesOf(side.candidates, given.key);
       // Numbers have no nearest name.
@@ -144,7 +143,7 @@ void Narrow(Side& side) {
 Side ReadSide(const std::string& option, const std::string& text, const ExplainRequest& request,
               const std::vector<PartResult>& results) {
   Side side{option, ReadGiven(option, text), {}};
-  const bool modelled = std::any_of(side.given.begin(), side.given.end(), [](const Given& given) {
+  const bool modelled = std::ranges::any_of(side.given, [](const Given& given) {
     return given.key == "mode" && given.text == "modelled";
   });
   std::set<std::string> seen;  // a cell of two parts counts once
@@ -163,7 +162,7 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
   }
   const auto known = KnownKeys(side.candidates);
   for (const Given& given : side.given) {
-    if (std::find(known.begin(), known.end(), given.key) != known.end()) continue;
+    if (std::ranges::find(known, given.key) != known.end()) continue;
     // A name without dots more likely means a key than a path into a table.
     const auto names = CellKeyNames();
     const bool path = given.key.find('.') != std::string::npos;
@@ -188,12 +187,11 @@ std::vector<std::string> TellingKeys(const std::vector<Candidate>& candidates) {
       for (const auto& key : keys) place.push_back(Typed(candidate, key));
       places[place].push_back(candidate);
     }
-    const auto crowded = std::find_if(places.begin(), places.end(),
-                                      [](const auto& place) { return place.second.size() > 1; });
+    const auto crowded =
+        std::ranges::find_if(places, [](const auto& place) { return place.second.size() > 1; });
     if (crowded == places.end()) return keys;
-    const auto next = std::find_if(order.begin(), order.end(), [&](const std::string& key) {
-      return ValuesOf(crowded->second, key).size() > 1;
-    });
+    const auto next = std::ranges::find_if(
+        order, [&](const std::string& key) { return ValuesOf(crowded->second, key).size() > 1; });
     if (next == order.end())
       SPARFUSE_THROW(kInternal, "two cells with one configuration: " +
                                     CellName(crowded->second.front().result->cell->config));
@@ -224,13 +222,13 @@ std::string Completed(const ExplainRequest& request, const Side& of, const Side&
   std::vector<std::string> keys;
   for (const Side* side : {&of, &over}) {
     for (const auto& key : TellingKeys(side->candidates)) {
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
     }
   }
   std::string any;
   for (const Candidate& first : of.candidates) {
     for (const Candidate& second : over.candidates) {
-      const bool agree = std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+      const bool agree = std::ranges::all_of(keys, [&](const std::string& key) {
         return (of.Gives(key) && over.Gives(key)) || Typed(first, key) == Typed(second, key);
       });
       if (!agree || first.result == second.result) continue;
@@ -300,7 +298,7 @@ ExplainedCells ChooseExplained(const std::vector<Part>& parts,
                                const std::vector<TrialRow>& rows, const ExplainRequest& request) {
   std::vector<std::string> ids;
   for (const Part& part : parts) ids.push_back(part.id);
-  if (!request.part.empty() && std::find(ids.begin(), ids.end(), request.part) == ids.end()) {
+  if (!request.part.empty() && std::ranges::find(ids, request.part) == ids.end()) {
     SPARFUSE_THROW(kConfig, fmt::format("--part: unknown part \"{}\" of {}{}", request.part,
                                         request.experiment, Suggestion(request.part, ids)));
   }

@@ -199,8 +199,8 @@ TracedMeans MeansOf(const StepsByBlock& steps, const std::vector<int>& blocks) {
     means.waits.push_back(wait);
   }
   // Equal waits keep the order of their names.
-  std::stable_sort(means.waits.begin(), means.waits.end(),
-                   [](const StepWait& a, const StepWait& b) { return a.seconds > b.seconds; });
+  std::ranges::stable_sort(
+      means.waits, [](const StepWait& a, const StepWait& b) { return a.seconds > b.seconds; });
   means.beside_backward = {beside.exchanges / n, beside.lanes / n, beside.other_lanes_sparsify / n};
   return means;
 }
@@ -222,7 +222,7 @@ std::vector<std::string> DifferingKeys(const Cell& of, const Cell& over) {
 // Names a cell by its method, and by its mode or other keys that tell the two cells apart.
 std::string NameAmong(const Cell& cell, const std::vector<std::string>& differing) {
   const auto differs = [&](const char* key) {
-    return std::find(differing.begin(), differing.end(), key) != differing.end();
+    return std::ranges::find(differing, key) != differing.end();
   };
   std::vector<std::string> said;
   if (differs("mode")) {
@@ -261,7 +261,7 @@ ExplainedSide SideOf(const std::vector<PartResult>& results, const CellResult& r
   std::set<std::size_t> counted, middle;
   for (const auto& [block, trial] : DrawnTrials(result)) {
     hardware.insert(HardwareLine(*trial));
-    if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) {
+    if (std::ranges::find(blocks, block) == blocks.end()) {
       side.blocks_left_out.push_back(block);
       continue;
     }
@@ -278,7 +278,7 @@ ExplainedSide SideOf(const std::vector<PartResult>& results, const CellResult& r
   for (const char* fact : kFacts) {
     auto values = result.Values(fact);
     std::erase_if(values, [&](const auto& each) {
-      return std::find(blocks.begin(), blocks.end(), each.first) == blocks.end();
+      return std::ranges::find(blocks, each.first) == blocks.end();
     });
     side.facts[fact] = values.empty() ? std::nullopt : std::optional(MeanOf(values));
   }
@@ -338,7 +338,7 @@ Explanation Explain(const std::string& experiment, const std::vector<PartResult>
       .remainder = compared.parts.at("remainder")};
   for (const std::string& key : differing) {
     const auto methods = MethodKeys();
-    if (std::find(methods.begin(), methods.end(), key) != methods.end())
+    if (std::ranges::find(methods, key) != methods.end())
       found.differ_in.push_back(key);
     else
       found.unlike_in[key] = json::array({Of(of, key), Of(over, key)});

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -20,44 +19,6 @@
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
-
-std::string DisturbedWarning(const std::vector<PartResult>& results) {
-  return DisturbedWarning(std::vector{&results});
-}
-
-std::string DisturbedWarning(const std::vector<const std::vector<PartResult>*>& results) {
-  std::set<std::string> all;
-  std::set<std::string> disturbed;
-  std::map<std::string, std::vector<double>> causes;
-  bool count = false;
-  for (const auto* experiment : results) {
-    for (const PartResult& part : *experiment) {
-      for (const CellResult& cell : part.cells) {
-        if (cell.cell->config.modelled()) continue;
-        count = cell.disturbed_trials == DisturbedTrials::kCount;
-        for (const auto& [block, trial] : cell.trials) {
-          all.insert(trial->trial_id);
-          if (!cell.disturbed.contains(block) || !disturbed.insert(trial->trial_id).second)
-            continue;
-          const nlohmann::json& quiet = trial->quiet;
-          if (!quiet.contains("causes")) continue;
-          for (const auto& [cause, value] : quiet["causes"].items())
-            causes[cause].push_back(value.is_number() ? value.get<double>() : 0);
-        }
-      }
-    }
-  }
-  if (disturbed.empty()) return "";
-  std::vector<std::string> words;
-  for (const auto& [cause, values] : causes) {
-    words.push_back(CauseWords(cause, Median(values)) +
-                    (values.size() > 1 ? fmt::format(" (median of {})", values.size()) : ""));
-  }
-  return fmt::format("{} of {} live trials were disturbed: {}. Their times {}", disturbed.size(),
-                     all.size(), fmt::join(words, ", "),
-                     count ? "count all the same (--keep-disturbed)"
-                           : "do not count; `sparfuse run --retry-disturbed` runs them again");
-}
 
 namespace {
 
@@ -84,7 +45,7 @@ std::string MetricWords(const std::string& metric) {
       {"exposed_communication_seconds", "exposed communication"}};
   if (const auto known = kWords.find(metric); known != kWords.end()) return known->second;
   std::string words = metric;
-  std::replace(words.begin(), words.end(), '_', ' ');
+  std::ranges::replace(words, '_', ' ');
   return words;
 }
 
@@ -98,7 +59,7 @@ void Add(const PartResult& result, std::size_t of, std::size_t over, const std::
   if (!ratio) return;
   auto& known = comparisons[{MethodOf(result, of), MethodOf(result, over), metric}];
   const auto same = [&](const Pair& each) { return each.of == of && each.over == over; };
-  if (std::none_of(known.begin(), known.end(), same)) known.push_back({of, over, *ratio});
+  if (std::ranges::none_of(known, same)) known.push_back({of, over, *ratio});
 }
 
 Comparisons OfClaims(const PartResult& result) {
@@ -114,8 +75,8 @@ Comparisons OfClaims(const PartResult& result) {
 
 const Pair& Best(const std::vector<Pair>& ratios, const std::string& metric) {
   const auto less = [](const Pair& a, const Pair& b) { return a.ratio.value < b.ratio.value; };
-  return SmallerIsBetter(metric) ? *std::min_element(ratios.begin(), ratios.end(), less)
-                                 : *std::max_element(ratios.begin(), ratios.end(), less);
+  return SmallerIsBetter(metric) ? *std::ranges::min_element(ratios, less)
+                                 : *std::ranges::max_element(ratios, less);
 }
 
 Comparisons OfReference(const PartResult& result, const std::string& own) {
@@ -127,7 +88,7 @@ Comparisons OfReference(const PartResult& result, const std::string& own) {
     if (all.empty()) continue;
     auto chosen = all.find({own, result.part->reference, metric});
     if (chosen == all.end()) {
-      chosen = std::max_element(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+      chosen = std::ranges::max_element(all, [&](const auto& a, const auto& b) {
         const double first = Best(a.second, metric).ratio.value;
         const double second = Best(b.second, metric).ratio.value;
         return SmallerIsBetter(metric) ? first > second : first < second;
@@ -192,30 +153,6 @@ Headline Stated(const PartResult& result, const Comparisons::value_type& compari
   headline.sentence += ").";
   return headline;
 }
-
-}  // namespace
-
-std::vector<Headline> HeadlinesOf(const Experiment& experiment,
-                                  const std::vector<PartResult>& results) {
-  std::vector<Headline> headlines;
-  for (const PartResult& result : results) {
-    if (IsOfTwins(*result.part)) continue;
-    Comparisons comparisons = OfClaims(result);
-    if (comparisons.empty()) comparisons = OfReference(result, experiment.paper);
-    const std::size_t first = headlines.size();
-    for (const auto& comparison : comparisons) headlines.push_back(Stated(result, comparison));
-    std::stable_sort(headlines.begin() + static_cast<std::ptrdiff_t>(first), headlines.end(),
-                     [&](const Headline& a, const Headline& b) {
-                       const bool own_a = a.method == experiment.paper;
-                       const bool own_b = b.method == experiment.paper;
-                       if (own_a != own_b) return own_a;
-                       return std::abs(std::log(a.best.value)) > std::abs(std::log(b.best.value));
-                     });
-  }
-  return headlines;
-}
-
-namespace {
 
 constexpr std::size_t kMany = 12;  // above this number of settings, a row shows only marks
 
@@ -319,29 +256,33 @@ std::vector<std::string> FactsOf(const Claims& claims) {
 }
 
 // `claims` share one sentence, and the worst comes first.
-JudgedSentence SentenceOf(const Claims& claims) {
+json SentenceOf(const Claims& claims) {
   const ClaimResult& first = claims.front();
-  JudgedSentence made{
-      {KindOf(first).mark, KindOf(first).look}, {}, FactsOf(claims), {}, {}, {}, {}};
-  made.sentence = claims.size() == 1 ? first.claim->quote : first.claim->sentence;
-  made.many = claims.size() > kMany;
-  made.summary = Summary(claims);
-  made.table.columns = {"setting", "expected", "ours (95 %)", "n", "mode", "verdict"};
-  made.table.alignment = "llrrll";
+  json settings = json::array();
+  Table table{.columns = {"setting", "expected", "ours (95 %)", "n", "mode", "verdict"},
+              .alignment = "llrrll"};
   for (const ClaimResult& claim : claims) {
     const ClaimWords words = WordsOf(claim);
     const std::string setting = SettingOf(claim, claims);
-    made.settings.push_back({{KindOf(claim).mark, KindOf(claim).look},
-                             setting,
-                             words.ours.substr(0, words.ours.find(" [")),
-                             words.ours,
-                             words.verdict});
-    made.table.rows.push_back(
+    settings.push_back({{"mark", KindOf(claim).mark},
+                        {"look", KindOf(claim).look},
+                        {"words", setting},
+                        {"value", words.ours.substr(0, words.ours.find(" ["))},
+                        {"ours", words.ours},
+                        {"verdict", words.verdict}});
+    table.rows.push_back(
         {setting, words.expected, words.ours,
-         claim.mode == "modelled" ? std::to_string(claim.n) : made.table.BlocksText(claim.n),
-         claim.mode, words.verdict});
+         claim.mode == "modelled" ? std::to_string(claim.n) : table.BlocksText(claim.n), claim.mode,
+         words.verdict});
   }
-  return made;
+  return {{"mark", KindOf(first).mark},
+          {"look", KindOf(first).look},
+          {"sentence", claims.size() == 1 ? first.claim->quote : first.claim->sentence},
+          {"facts", FactsOf(claims)},
+          {"settings", std::move(settings)},
+          {"many", claims.size() > kMany},
+          {"summary", Summary(claims)},
+          {"table", ToJson(table)}};
 }
 
 // Neighbouring claims with one sentence and metric share a row.
@@ -358,19 +299,19 @@ std::vector<Claims> BySentence(const Claims& claims) {
 }
 
 // Groups the claims of each part. The worst rows come first.
-JudgedGroup GroupOf(std::string id, std::string title, const std::vector<Claims>& parts) {
+json GroupOf(const std::string& id, const std::string& title, const std::vector<Claims>& parts) {
   std::vector<Claims> sentences;
   for (const Claims& part : parts)
     std::ranges::move(BySentence(part), std::back_inserter(sentences));
   for (Claims& sentence : sentences) SortWorstFirst(sentence);
   std::ranges::stable_sort(sentences, {},
                            [](const Claims& claims) { return &KindOf(claims.front()); });
-  JudgedGroup group{std::move(id), std::move(title), {}};
-  for (const Claims& sentence : sentences) group.sentences.push_back(SentenceOf(sentence));
-  return group;
+  json made = json::array();
+  for (const Claims& sentence : sentences) made.push_back(SentenceOf(sentence));
+  return {{"id", id}, {"title", title}, {"sentences", std::move(made)}};
 }
 
-JudgedClaims Whole(const Claims& claims, std::vector<JudgedGroup> groups) {
+JudgedClaims Whole(const Claims& claims, json groups) {
   return {claims.size(), Summary(claims), Meanings(claims), std::move(groups)};
 }
 
@@ -378,9 +319,67 @@ void Add(Claims& all, const Claims& more) { all.insert(all.end(), more.begin(), 
 
 }  // namespace
 
+std::string DisturbedWarning(const std::vector<PartResult>& results) {
+  return DisturbedWarning(std::vector{&results});
+}
+
+std::string DisturbedWarning(const std::vector<const std::vector<PartResult>*>& results) {
+  std::set<std::string> all;
+  std::set<std::string> disturbed;
+  std::map<std::string, std::vector<double>> causes;
+  bool count = false;
+  for (const auto* experiment : results) {
+    for (const PartResult& part : *experiment) {
+      for (const CellResult& cell : part.cells) {
+        if (cell.cell->config.modelled()) continue;
+        count = cell.disturbed_trials == DisturbedTrials::kCount;
+        for (const auto& [block, trial] : cell.trials) {
+          all.insert(trial->trial_id);
+          if (!cell.disturbed.contains(block) || !disturbed.insert(trial->trial_id).second)
+            continue;
+          const nlohmann::json& quiet = trial->quiet;
+          if (!quiet.contains("causes")) continue;
+          for (const auto& [cause, value] : quiet["causes"].items())
+            causes[cause].push_back(value.is_number() ? value.get<double>() : 0);
+        }
+      }
+    }
+  }
+  if (disturbed.empty()) return "";
+  std::vector<std::string> words;
+  for (const auto& [cause, values] : causes) {
+    words.push_back(CauseWords(cause, Median(values)) +
+                    (values.size() > 1 ? fmt::format(" (median of {})", values.size()) : ""));
+  }
+  return fmt::format("{} of {} live trials were disturbed: {}. Their times {}", disturbed.size(),
+                     all.size(), fmt::join(words, ", "),
+                     count ? "count all the same (--keep-disturbed)"
+                           : "do not count; `sparfuse run --retry-disturbed` runs them again");
+}
+
+std::vector<Headline> HeadlinesOf(const Experiment& experiment,
+                                  const std::vector<PartResult>& results) {
+  std::vector<Headline> headlines;
+  for (const PartResult& result : results) {
+    if (IsOfTwins(*result.part)) continue;
+    Comparisons comparisons = OfClaims(result);
+    if (comparisons.empty()) comparisons = OfReference(result, experiment.paper);
+    const std::size_t first = headlines.size();
+    for (const auto& comparison : comparisons) headlines.push_back(Stated(result, comparison));
+    std::stable_sort(headlines.begin() + static_cast<std::ptrdiff_t>(first), headlines.end(),
+                     [&](const Headline& a, const Headline& b) {
+                       const bool own_a = a.method == experiment.paper;
+                       const bool own_b = b.method == experiment.paper;
+                       if (own_a != own_b) return own_a;
+                       return std::abs(std::log(a.best.value)) > std::abs(std::log(b.best.value));
+                     });
+  }
+  return headlines;
+}
+
 JudgedClaims JudgedByPart(std::span<const PartResult> results) {
   Claims all;
-  std::vector<JudgedGroup> groups;
+  json groups = json::array();
   for (const PartResult& result : results) {
     const Claims claims = JudgeClaims(result);
     if (claims.empty()) continue;
@@ -392,7 +391,7 @@ JudgedClaims JudgedByPart(std::span<const PartResult> results) {
 
 JudgedClaims JudgedByExperiment(std::span<const ClaimingExperiment> experiments) {
   Claims all;
-  std::vector<JudgedGroup> groups;
+  json groups = json::array();
   for (const ClaimingExperiment& experiment : experiments) {
     Claims claims;
     std::vector<Claims> parts;
@@ -409,35 +408,10 @@ JudgedClaims JudgedByExperiment(std::span<const ClaimingExperiment> experiments)
 }
 
 json ToJson(const JudgedClaims& judged) {
-  json groups = json::array();
-  for (const JudgedGroup& group : judged.groups) {
-    json sentences = json::array();
-    for (const JudgedSentence& said : group.sentences) {
-      json settings = json::array();
-      for (const JudgedSetting& each : said.settings) {
-        settings.push_back({{"mark", each.mark},
-                            {"look", each.look},
-                            {"words", each.words},
-                            {"value", each.value},
-                            {"ours", each.ours},
-                            {"verdict", each.verdict}});
-      }
-      sentences.push_back({{"mark", said.mark},
-                           {"look", said.look},
-                           {"sentence", said.sentence},
-                           {"facts", said.facts},
-                           {"settings", std::move(settings)},
-                           {"many", said.many},
-                           {"summary", said.summary},
-                           {"table", ToJson(said.table)}});
-    }
-    groups.push_back(
-        {{"id", group.id}, {"title", group.title}, {"sentences", std::move(sentences)}});
-  }
   return {{"claims", judged.claims},
           {"summary", judged.summary},
           {"meanings", judged.meanings},
-          {"groups", std::move(groups)}};
+          {"groups", judged.groups}};
 }
 
 }  // namespace sparfuse::harness

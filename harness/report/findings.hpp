@@ -37,40 +37,18 @@ struct Headline {
 std::vector<Headline> HeadlinesOf(const Experiment& experiment,
                                   const std::vector<PartResult>& results);
 
-// The mark at the beginning of a verdict, on pages.
-struct VerdictMark {
-  std::string mark;  // "✓"
-  std::string look;  // how pages colour it: "good", "part", "alarm" or "quiet"
-};
-
-// A claim of a row.
-struct JudgedSetting : VerdictMark {
-  std::string words;  // distinguish it from the others of its sentence
-  std::string value;  // of ours, without its interval
-  std::string ours, verdict;
-};
-
-// A sentence on one cell, or on several; the settings the worst first.
-struct JudgedSentence : VerdictMark {
-  std::string sentence;
-  std::vector<std::string> facts;  // metric, expected value, modes, n
-  std::vector<JudgedSetting> settings;
-  bool many = false;    // more settings than a row has room for the words of
-  std::string summary;  // "✗ 1 not reproduced, ✓ 2 holds"
-  Table table;          // a row a setting
-};
-
-// The claims of a part, or of an experiment on the page of a paper.
-struct JudgedGroup {
-  std::string id, title;
-  std::vector<JudgedSentence> sentences;
-};
-
+// The verdicts of claims, for pages: the worst first.
 struct JudgedClaims {
   std::size_t claims = 0;
   std::string summary;   // the number of verdicts of each kind
   std::string meanings;  // of the marks in it
-  std::vector<JudgedGroup> groups;
+  // [{id, title, sentences: [{mark, look, sentence, facts, settings, many, summary, table}]}]: a
+  // group is of a part, or of an experiment on the page of a paper. mark: "✓"; look: how pages
+  // colour it, "good", "part", "alarm" or "quiet". facts: metric, expected value, modes, n.
+  // settings [{mark, look, words, value, ours, verdict}]: the claims of the sentence; words
+  // distinguish them, value is ours without its interval. many: more settings than a row has room
+  // for the words of. summary: "✗ 1 not reproduced, ✓ 2 holds". table: a row a setting.
+  nlohmann::json groups;
 };
 
 // A group for each part that claims something.

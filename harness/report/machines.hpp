@@ -1,10 +1,12 @@
-// Finds the machines that have trials.
+// Finds the machines that have trials, and sums up where and with what sources trials ran.
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "harness/report/results.hpp"
 #include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
@@ -25,5 +27,13 @@ std::string ListOf(const std::map<std::string, std::string>& machines);
 // are, the head, and the known machines.
 std::string NeedMachine(const std::map<std::string, std::string>& machines, const std::string& head,
                         const std::string& where);
+
+// "9104e56f3b", "9104e56f3b with changes"; "" if the trial does not record its source.
+std::string SourceOf(const TrialRow& trial);
+
+// {trials, first_utc, last_utc, sources: [{source, trials}], systems: [{hash, hardware, trials,
+// facts: {name: value}}], facts: {name: [values]}} over the trials that count, each once. Names of
+// nested facts are joined by dots. Pages and sites list it in this form.
+nlohmann::json ProvenanceOf(const std::vector<PartResult>& results);
 
 }  // namespace sparfuse::harness

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -145,6 +144,53 @@ void Compare(const CellResult& of_cell, const CellResult& over_cell, ClaimResult
   }
 }
 
+// The draws of a modelled metric that a declared cluster's inputs leave open. A throughput has the
+// draws of step_seconds, inverted.
+std::vector<double> DrawsOf(const CellResult& result, const std::string& metric) {
+  if (result.trials.size() != 1) return {};
+  const auto& draws = result.trials.begin()->second->launch.draws;
+  const bool rate = metric == "throughput";
+  const auto found = draws.find(rate ? "step_seconds" : metric);
+  if (found == draws.end()) return {};
+  std::vector<double> values = found->second;
+  if (rate) {
+    for (double& value : values) value = 1 / value;
+  }
+  return values;
+}
+
+// Imported cells of the part's workloads and kind. A part of twins has none.
+std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
+  if (part.cells.empty() || IsOfTwins(part)) return {};
+  std::set<std::string> workloads;
+  for (const Cell& cell : part.cells) workloads.insert(cell.config.workload);
+  std::vector<ImportedCell> cells = ImportedCells(rows);
+  std::erase_if(cells, [&](const ImportedCell& cell) {
+    return !workloads.contains(cell.any->workload) ||
+           cell.any->kind != part.cells.front().json.value("kind", std::string());
+  });
+  return cells;
+}
+
+// Disturbed throughput trials are not drawn. Disturbed convergence trials are.
+bool LeavesOutDisturbed(const CellResult& cell) {
+  return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
+}
+
+// The median size of the cells' errors, by the model or by a formula; none without cells, or if one
+// of them lacks the formula's time.
+std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool oversubscribed,
+                                  std::optional<double> PredictedCell::*formula = nullptr) {
+  std::vector<double> errors;
+  for (const auto& cell : cells) {
+    if (cell.oversubscribed != oversubscribed) continue;
+    const auto seconds = formula == nullptr ? std::optional(cell.predicted) : cell.*formula;
+    if (!seconds) return std::nullopt;
+    errors.push_back(std::abs(*seconds / cell.live.value - 1));
+  }
+  return errors.empty() ? std::nullopt : std::optional(Median(errors));
+}
+
 }  // namespace
 
 bool ClaimResult::fails_strict() const {
@@ -194,38 +240,6 @@ std::size_t CellResult::blocks() const {
   return trials.size() - (disturbed_trials == DisturbedTrials::kApart ? disturbed.size() : 0);
 }
 
-namespace {
-
-// The draws of a modelled metric that a declared cluster's inputs leave open. A throughput has the
-// draws of step_seconds, inverted.
-std::vector<double> DrawsOf(const CellResult& result, const std::string& metric) {
-  if (result.trials.size() != 1) return {};
-  const auto& draws = result.trials.begin()->second->launch.draws;
-  const bool rate = metric == "throughput";
-  const auto found = draws.find(rate ? "step_seconds" : metric);
-  if (found == draws.end()) return {};
-  std::vector<double> values = found->second;
-  if (rate) {
-    for (double& value : values) value = 1 / value;
-  }
-  return values;
-}
-
-// Imported cells of the part's workloads and kind. A part of twins has none.
-std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
-  if (part.cells.empty() || IsOfTwins(part)) return {};
-  std::set<std::string> workloads;
-  for (const Cell& cell : part.cells) workloads.insert(cell.config.workload);
-  std::vector<ImportedCell> cells = ImportedCells(rows);
-  std::erase_if(cells, [&](const ImportedCell& cell) {
-    return !workloads.contains(cell.any->workload) ||
-           cell.any->kind != part.cells.front().json.value("kind", std::string());
-  });
-  return cells;
-}
-
-}  // namespace
-
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
   std::optional<Interval> over = LogInterval(OfBlocks(Values(metric)));
   if (const std::vector<double> draws = DrawsOf(*this, metric); over && !draws.empty()) {
@@ -260,15 +274,6 @@ bool CellResult::MissedTarget(const std::string& metric) const {
   };
   return IsToTarget(metric) && !trials.empty() && std::ranges::all_of(trials, missed);
 }
-
-namespace {
-
-// Disturbed throughput trials are not drawn. Disturbed convergence trials are.
-bool LeavesOutDisturbed(const CellResult& cell) {
-  return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
-}
-
-}  // namespace
 
 std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell) {
   auto trials = cell.trials;
@@ -356,7 +361,7 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
   if (alike.size() > 1) {  // options of the sparsifier or kinds of feedback differ
     std::erase_if(alike, [&](std::size_t j) {
       const auto keys = SparsityKeys();
-      return !std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+      return !std::ranges::all_of(keys, [&](const std::string& key) {
         return cells[j].cell->json.at(key) == cells[i].cell->json.at(key);
       });
     });
@@ -511,6 +516,49 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
     judged.push_back(entry);
   }
   return judged;
+}
+
+PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins,
+                                    const std::set<std::size_t>* shown) {
+  PredictionSummary summary;
+  std::size_t twin = 0;  // PredictedPart keeps the cells' order
+  for (std::size_t i = 0; i < live.cells.size(); ++i) {
+    const CellResult& result = live.cells[i];
+    const CellConfig& config = result.cell->config;
+    if (config.kind != TrialKind::kThroughput || config.modelled()) continue;
+    const CellResult& predicted = twins.cells.at(twin++);
+    if (shown != nullptr && !shown->contains(i)) continue;
+    const auto seconds = result.Over("step_seconds");
+    const auto model = predicted.Mean("step_seconds");
+    if (!seconds || !model) continue;
+    PredictedCell cell{result.cell, i, twin - 1, *seconds, *model, result.Oversubscribed(), {}, {}};
+    const auto local = predicted.Mean("local_seconds"), wire = predicted.Mean("wire_seconds");
+    if (local && wire) {
+      cell.longest = std::max(*local, *wire);
+      cell.sum = *local + *wire;
+    }
+    summary.cells.push_back(std::move(cell));
+  }
+  summary.median_error = MedianError(summary.cells, false);
+  summary.oversubscribed_median_error = MedianError(summary.cells, true);
+  summary.longest_median_error = MedianError(summary.cells, false, &PredictedCell::longest);
+  summary.sum_median_error = MedianError(summary.cells, false, &PredictedCell::sum);
+  for (std::size_t i = 0; i < summary.cells.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto& a = summary.cells[i];
+      const auto& b = summary.cells[j];
+      if (a.oversubscribed || b.oversubscribed ||
+          live.settings[a.position] != live.settings[b.position]) {
+        continue;
+      }
+      // A single block gives no interval that could overlap.
+      if (!a.live.has_bounds() || !b.live.has_bounds()) continue;
+      if (a.live.low <= b.live.high && b.live.low <= a.live.high) continue;
+      ++summary.ordered_pairs;
+      summary.agreeing_pairs += (a.live.value < b.live.value) == (a.predicted < b.predicted);
+    }
+  }
+  return summary;
 }
 
 }  // namespace sparfuse::harness

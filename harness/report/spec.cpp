@@ -5,17 +5,14 @@
 #include <set>
 #include <string>
 
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/agreement.hpp"
 #include "harness/report/figures/figure_numbers.hpp"
 #include "harness/report/figures/panels.hpp"
-#include "harness/report/figures/published_rows.hpp"
+#include "harness/report/figures/skill.hpp"
 #include "harness/report/findings.hpp"
-#include "harness/report/prediction.hpp"
-#include "harness/report/provenance.hpp"
-#include "harness/report/tables/records.hpp"
+#include "harness/report/machines.hpp"
+#include "harness/report/results.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/report/time_to_target.hpp"
 #include "harness/wording/numbers.hpp"
@@ -26,14 +23,8 @@ namespace {
 using nlohmann::json;
 
 bool HasFigure(const Part& part, std::string_view kind) {
-  return std::any_of(part.figures.begin(), part.figures.end(),
-                     [&](const json& figure) { return figure["kind"] == kind; });
-}
-
-json ValuesJson(const std::map<int, double>& values) {
-  json object = json::object();
-  for (const auto& [block, value] : values) object[std::to_string(block)] = value;
-  return object;
+  return std::ranges::any_of(part.figures,
+                             [&](const json& figure) { return figure["kind"] == kind; });
 }
 
 // The fraction of the sparsified tensors of which a step sent nothing, by block. The trial's last
@@ -67,7 +58,7 @@ json MetricsJson(const CellResult& cell, bool with_missing_rates,
   for (const auto& [name, unit] : units) {
     if (cell.Values(name).empty()) continue;  // times of disturbed trials
     metrics[name] = {{"unit", unit},
-                     {"values", ValuesJson(cell.Values(name))},
+                     {"values", ByBlockJson(cell.Values(name))},
                      {"average", IntervalJson(cell.Average(name))},
                      {"geometric", IntervalJson(cell.Over(name), unit.empty() ? "1" : unit)}};
   }
@@ -76,7 +67,7 @@ json MetricsJson(const CellResult& cell, bool with_missing_rates,
   if (rates.empty()) return metrics;
   const std::vector<double> values = OfBlocks(rates);
   metrics["missing_rate"] = {{"unit", "1"},
-                             {"values", ValuesJson(rates)},
+                             {"values", ByBlockJson(rates)},
                              {"average", IntervalJson(MeanInterval(values))},
                              {"geometric", IntervalJson(LogInterval(values))}};
   return metrics;
@@ -115,7 +106,7 @@ json RatiosJson(const PartResult& result, std::size_t i, const Denominators& den
       const auto by_block = RatiosByBlock(cell, result.cells[*over], metric);
       json ratio = RatioJson(RatioOf(cell, result.cells[*over], metric));
       if (ratio.is_null()) continue;
-      ratio["values"] = ValuesJson(by_block);
+      ratio["values"] = ByBlockJson(by_block);
       metrics[metric] = std::move(ratio);
     }
     ratios[method] = {{"cell", *over}, {"metrics", std::move(metrics)}};
@@ -205,7 +196,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                   {"link", {LinkText(config), LinkInFull(config)}},
                   {"trials", std::move(trials)},
                   {"metrics", MetricsJson(cell, rates, folder)},
-                  {"reference", reference ? json(*reference) : json()},
+                  {"reference", OrNull(reference)},
                   {"ratios", RatiosJson(result, i, denominators)},
                   {"imported", ImportedFor(result, config)},
                   {"failure", ShownFailure(cell)},
@@ -226,17 +217,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
   return cells;
 }
 
-json HeadlinesJson(const Experiment& experiment, const std::vector<PartResult>& results) {
-  json sentences = json::array();
-  for (const Headline& headline : HeadlinesOf(experiment, results))
-    sentences.push_back(headline.sentence);
-  return sentences;
-}
-
 json PredictionJson(const PredictionSummary& summary) {
-  const auto optional = [](const std::optional<double>& value) {
-    return value ? json(*value) : json();
-  };
   json cells = json::array();
   for (const PredictedCell& cell : summary.cells) {
     cells.push_back(
@@ -245,17 +226,17 @@ json PredictionJson(const PredictionSummary& summary) {
          {"observed", IntervalJson(cell.live)},
          {"predicted", cell.predicted},
          {"error", cell.error()},
-         {"longest", optional(cell.longest)},
-         {"sum", optional(cell.sum)},
+         {"longest", OrNull(cell.longest)},
+         {"sum", OrNull(cell.sum)},
          {"within_interval", cell.live.has_bounds() ? json(cell.within_interval()) : json()},
          {"oversubscribed", cell.oversubscribed}});
   }
   return {{"cells", std::move(cells)},
           {"may_be_off", kMayBeOff},
-          {"median_error", optional(summary.median_error)},
-          {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)},
-          {"longest_median_error", optional(summary.longest_median_error)},
-          {"sum_median_error", optional(summary.sum_median_error)}};
+          {"median_error", OrNull(summary.median_error)},
+          {"oversubscribed_median_error", OrNull(summary.oversubscribed_median_error)},
+          {"longest_median_error", OrNull(summary.longest_median_error)},
+          {"sum_median_error", OrNull(summary.sum_median_error)}};
 }
 
 // The figures of a part. A figure of predictions gets the predictions of its cells.
@@ -277,33 +258,19 @@ json FiguresJson(const Experiment& experiment, const std::vector<Part>& parts,
   return figures;
 }
 
-// The result table of a part. Null for profiles, which have no results to lay out.
-json TableJson(const PartResult& result, const Catalog& catalog) {
-  const bool profiles = result.part->cells.front().config.is_profile();
-  return profiles ? json() : ToJson(ResultTable(result, catalog));
-}
-
-// The tables of parts[i]: its results, its claims, and the model's check if it has twins.
-std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
-                                const std::vector<PartResult>& results, std::size_t i,
-                                const Catalog& catalog) {
-  std::vector<Table> tables = {ResultTable(results[i], catalog)};
-  if (!results[i].imported.empty())
-    tables.push_back(ImportedTable(parts[i].title + ": imported", results[i].imported));
-  if (!parts[i].claims.empty()) tables.push_back(ClaimTable(results[i]));
-  if (HasTwins(parts, i)) {
-    tables.push_back(PredictionTable(parts[i], ComparePrediction(results[i], results[i + 1])));
-  }
-  return tables;
-}
-
 }  // namespace
 
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog) {
   std::vector<Table> tables;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    for (auto& table : TablesOfPart(parts, results, i, catalog)) tables.push_back(std::move(table));
+    tables.push_back(ResultTable(results[i], catalog));
+    if (!results[i].imported.empty())
+      tables.push_back(ImportedTable(parts[i].title + ": imported", results[i].imported));
+    if (!parts[i].claims.empty()) tables.push_back(ClaimTable(results[i]));
+    if (HasTwins(parts, i)) {
+      tables.push_back(PredictionTable(parts[i], ComparePrediction(results[i], results[i + 1])));
+    }
   }
   return tables;
 }
@@ -320,15 +287,16 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                {"not_run", json::array()},
                {"preliminary_below", kPreliminaryBelowBlocks},
                {"confidence", kConfidence},
-               {"headlines", HeadlinesJson(experiment, results)},
+               {"headlines", json::array()},
                {"disturbed", DisturbedWarning(results)},
                {"judged", ToJson(JudgedByPart(results))},
                {"csv", RecordsCsv(RecordsOf(parts, results, catalog))},
                {"provenance", ProvenanceOf(results)},
                {"parts", json::array()}};
-  for (const auto& [what, reason] : experiment.not_run) {
+  for (const Headline& headline : HeadlinesOf(experiment, results))
+    spec["headlines"].push_back(headline.sentence);
+  for (const auto& [what, reason] : experiment.not_run)
     spec["not_run"].push_back({{"what", what}, {"reason", reason}});
-  }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
     json excluded = json::array();
@@ -336,8 +304,8 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});
     const json& first = part.cells.front().json;
     const auto all_have = [&](const char* key) {
-      return std::all_of(part.cells.begin(), part.cells.end(),
-                         [&](const Cell& cell) { return cell.json[key] == first[key]; });
+      return std::ranges::all_of(part.cells,
+                                 [&](const Cell& cell) { return cell.json[key] == first[key]; });
     };
     json entry = {{"id", part.id},
                   {"title", part.title},
@@ -357,7 +325,10 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                    {{"results", ImportedJson(results[i].imported)},
                     {"table", ToJson(ImportedTable("", results[i].imported))}}},
                   {"figures", FiguresJson(experiment, parts, results, i, catalog, folder)},
-                  {"table", TableJson(results[i], catalog)},
+                  // profiles have no results to lay out
+                  {"table", part.cells.front().config.is_profile()
+                                ? json()
+                                : ToJson(ResultTable(results[i], catalog))},
                   {"prediction", json()}};
     if (HasTwins(parts, i)) {
       const PredictionSummary summary = ComparePrediction(results[i], results[i + 1]);

@@ -70,16 +70,6 @@ std::optional<double> SecondsOf(const TargetRun& run, const Evaluated& at) {
   return run.timed ? std::optional(at.seconds) : std::nullopt;
 }
 
-UntilThere UntilTarget(const std::map<int, TargetRun>& runs, double target, bool rises, Need need) {
-  UntilThere until;
-  for (const auto& [block, run] : runs) {
-    const Crossing crossing = CrossingOf(run.evaluations, target, rises);
-    if (const auto value = need(run, crossing.at))
-      (crossing.reached ? until.reached : until.censored)[block] = *value;
-  }
-  return until;
-}
-
 // ours / other, paired by block. The interval if all pairs reached the target, else the bound that
 // the censored runs give.
 std::string RatioOverText(const UntilThere& ours, const UntilThere& other) {
@@ -110,16 +100,6 @@ bool SignificantlyFewer(const UntilThere& ours, const UntilThere& other) {
 UntilThere Divided(const UntilThere& seconds, const UntilThere& epochs) {
   return {RatiosByBlock(seconds.reached, epochs.reached),
           RatiosByBlock(seconds.censored, epochs.censored)};
-}
-
-std::string ReachedText(const std::map<int, TargetRun>& runs, const UntilThere& epochs) {
-  return fmt::format("{} of {}", epochs.reached.size(), runs.size());
-}
-
-json BlocksJson(const std::map<int, double>& values) {
-  json object = json::object();
-  for (const auto& [block, value] : values) object[std::to_string(block)] = value;
-  return object;
 }
 
 class Targets {
@@ -213,12 +193,15 @@ class Targets {
     return found == cells.end() ? std::nullopt : std::optional(*found);
   }
 
-  bool Rises(std::size_t i) const {
-    return workloads::FindWorkload(result_.cells[i].cell->config.workload).higher_is_better;
-  }
-
   UntilThere UntilTargetOf(std::size_t i, double target, Need need) const {
-    return UntilTarget(runs_.at(i), target, Rises(i), need);
+    const auto& workload = workloads::FindWorkload(result_.cells[i].cell->config.workload);
+    UntilThere until;
+    for (const auto& [block, run] : runs_.at(i)) {
+      const Crossing crossing = CrossingOf(run.evaluations, target, workload.higher_is_better);
+      if (const auto value = need(run, crossing.at))
+        (crossing.reached ? until.reached : until.censored)[block] = *value;
+    }
+    return until;
   }
 
   std::vector<std::string> RowOf(std::size_t i, std::optional<std::size_t> reference, double target,
@@ -231,8 +214,8 @@ class Targets {
                 {"cell", i},
                 {"reached", epochs.reached.size()},
                 {"n", runs.size()},
-                {"epochs", BlocksJson(epochs.reached)},
-                {"seconds", BlocksJson(seconds.reached)},
+                {"epochs", ByBlockJson(epochs.reached)},
+                {"seconds", ByBlockJson(seconds.reached)},
                 {"flagged", false}};
     std::string name = result_.cells[i].cell->label;
     std::vector<std::string> over(3, kNone);
@@ -251,7 +234,7 @@ class Targets {
     std::vector<double> final;
     for (const auto& [block, run] : runs) final.push_back(run.evaluations.back().metric);
     return {name,
-            ReachedText(runs, epochs),
+            fmt::format("{} of {}", epochs.reached.size(), runs.size()),
             TypicalText(OfBlocks(epochs.reached)),
             TypicalText(OfBlocks(seconds.reached)),
             over[0],

@@ -9,7 +9,6 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"

@@ -1,23 +1,73 @@
 #include "harness/statistics/statistics.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <vector>
+#include <array>
 
 #include "core/sparsify/scan/statistics.hpp"
 
 namespace sparfuse::harness {
 
+namespace {
+
+constexpr double kQuantile = 0.5 + kConfidence / 2;
+
+// Moments of the logarithms of values, in units of the first of them: equal values, such as counts,
+// stay exact and have no variance.
+struct Moments {
+  double unit = 1, mean = 0, variance = 0;
+  double n = 0;
+
+  double log_mean() const { return mean + std::log(unit); }
+};
+
+Moments MomentsOf(std::span<const double> values) {
+  Moments found{.unit = values.front(), .n = static_cast<double>(values.size())};
+  for (const double value : values) found.mean += std::log(value / found.unit) / found.n;
+  if (values.size() < 2) return found;
+  for (const double value : values)
+    found.variance += std::pow(std::log(value / found.unit) - found.mean, 2) / (found.n - 1);
+  return found;
+}
+
+// Half the width of the interval.
+double HalfWidth(const Moments& a, const Moments& b) {
+  const double variance = a.variance / a.n + b.variance / b.n;
+  if (variance == 0) return 0;
+  return StudentTQuantile(kQuantile, std::min(a.n, b.n) - 1) * std::sqrt(variance);
+}
+
+std::size_t BlocksNeeded(Moments a, Moments b, double away, double margin) {
+  const double narrow = std::max(away, margin - away);
+  constexpr double kMost = 1e6;
+  double low = std::max(a.n, b.n), high = low;
+  const auto decides = [&](double blocks) {
+    a.n = b.n = blocks;
+    return HalfWidth(a, b) < narrow;
+  };
+  while (!decides(high)) {
+    if (high > kMost) return static_cast<std::size_t>(kMost);
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const double middle = std::floor((low + high) / 2);
+    (decides(middle) ? high : low) = middle;
+  }
+  return static_cast<std::size_t>(high);
+}
+
+}  // namespace
+
 double Median(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const std::size_t middle = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[middle] : 0.5 * (sorted[middle - 1] + sorted[middle]);
 }
 
 Estimate MedianEstimate(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const std::size_t n = sorted.size();
   Estimate estimate{Median(sorted), 0};
   if (n < 2) return estimate;
@@ -41,24 +91,16 @@ Estimate MedianEstimate(std::span<const double> values) {
 }
 
 std::optional<Interval> LogInterval(std::span<const double> values, double confidence) {
-  if (values.empty()) return std::nullopt;
-  const auto n = static_cast<double>(values.size());
-  const double unit = values.front();  // keeps equal values, such as counts, exact
-  double mean = 0;
-  for (const double value : values) {
-    if (!(value > 0) || !std::isfinite(value)) return std::nullopt;
-    mean += std::log(value / unit) / n;
-  }
-  const double center = unit * std::exp(mean);
+  const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
+  if (values.empty() || !std::ranges::all_of(values, positive)) return std::nullopt;
+  const Moments found = MomentsOf(values);
+  const double center = found.unit * std::exp(found.mean);
   Interval interval{center, center, center, values.size()};
   if (values.size() < 2) return interval;
-  double variance = 0;
-  for (const double value : values) {
-    variance += std::pow(std::log(value / unit) - mean, 2) / (n - 1);
-  }
-  const double half = StudentTQuantile(0.5 + confidence / 2, n - 1) * std::sqrt(variance / n);
-  interval.low = unit * std::exp(mean - half);
-  interval.high = unit * std::exp(mean + half);
+  const double half =
+      StudentTQuantile(0.5 + confidence / 2, found.n - 1) * std::sqrt(found.variance / found.n);
+  interval.low = found.unit * std::exp(found.mean - half);
+  interval.high = found.unit * std::exp(found.mean + half);
   return interval;
 }
 
@@ -72,7 +114,7 @@ std::optional<Interval> MeanInterval(std::span<const double> values) {
   if (equal) return interval;
   double variance = 0;
   for (const double value : values) variance += std::pow(value - mean, 2) / (n - 1);
-  const double half = StudentTQuantile(0.5 + kConfidence / 2, n - 1) * std::sqrt(variance / n);
+  const double half = StudentTQuantile(kQuantile, n - 1) * std::sqrt(variance / n);
   interval.low = mean - half;
   interval.high = mean + half;
   return interval;
@@ -120,31 +162,12 @@ std::optional<Interval> PairedDifference(const std::map<int, double>& ours,
 }
 
 std::string_view VerdictName(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kReproduced:
-      return "reproduced";
-    case Verdict::kDirectionOnly:
-      return "direction only";
-    case Verdict::kNotReproduced:
-      return "not reproduced";
-    case Verdict::kInconclusive:
-      return "inconclusive";
-    case Verdict::kNotRun:
-      return "not run";
-    case Verdict::kDisturbed:
-      return "not decided: disturbed";
-    case Verdict::kTargetNotReached:
-      return kTargetNotReached;
-    case Verdict::kInvalid:
-      return "invalid";
-    case Verdict::kConsistentModelled:
-      return "consistent with the paper";
-    case Verdict::kHolds:
-      return "holds";
-    case Verdict::kDoesNotHold:
-      return "does not hold";
-  }
-  return "not run";
+  static constexpr std::array<std::string_view, 11> kNames = {
+      "reproduced",      "direction only", "not reproduced",
+      "inconclusive",    "not run",        "not decided: disturbed",
+      kTargetNotReached, "invalid",        "consistent with the paper",
+      "holds",           "does not hold"};
+  return kNames.at(static_cast<std::size_t>(verdict));
 }
 
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact) {
@@ -196,61 +219,9 @@ Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slac
   return holds ? Verdict::kHolds : Verdict::kInconclusive;
 }
 
-namespace {
-
-constexpr double kQuantile = 0.5 + kConfidence / 2;
-
-// Moments of the values' logarithms.
-struct Moments {
-  double mean = 0, variance = 0;
-  double n = 0;
-};
-
-Moments MomentsOf(std::span<const double> values) {
-  Moments found;
-  found.n = static_cast<double>(values.size());
-  const double unit = values.front();  // gives equal values no variance
-  for (const double value : values) found.mean += std::log(value / unit) / found.n;
-  if (values.size() > 1) {
-    for (const double value : values)
-      found.variance += std::pow(std::log(value / unit) - found.mean, 2) / (found.n - 1);
-  }
-  found.mean += std::log(unit);
-  return found;
-}
-
-// Half the width of the interval.
-double HalfWidth(const Moments& a, const Moments& b) {
-  const double variance = a.variance / a.n + b.variance / b.n;
-  if (variance == 0) return 0;
-  return StudentTQuantile(kQuantile, std::min(a.n, b.n) - 1) * std::sqrt(variance);
-}
-
-std::size_t BlocksNeeded(Moments a, Moments b, double away, double margin) {
-  const double narrow = std::max(away, margin - away);
-  constexpr double kMost = 1e6;
-  double low = std::max(a.n, b.n), high = low;
-  const auto decides = [&](double blocks) {
-    a.n = b.n = blocks;
-    return HalfWidth(a, b) < narrow;
-  };
-  while (!decides(high)) {
-    if (high > kMost) return static_cast<std::size_t>(kMost);
-    low = high;
-    high *= 2;
-  }
-  while (high - low > 1) {
-    const double middle = std::floor((low + high) / 2);
-    (decides(middle) ? high : low) = middle;
-  }
-  return static_cast<std::size_t>(high);
-}
-
-}  // namespace
-
 Contrast ContrastOf(std::span<const double> first, std::span<const double> second, double within) {
   const Moments a = MomentsOf(first), b = MomentsOf(second);
-  const double away = a.mean - b.mean;
+  const double away = a.log_mean() - b.log_mean();
   Contrast contrast;
   contrast.ratio = {std::exp(away), std::exp(away), std::exp(away),
                     std::min(first.size(), second.size())};

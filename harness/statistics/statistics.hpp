@@ -45,7 +45,6 @@ struct Interval {
   double value = 0, low = 0, high = 0;
   std::size_t n = 0;
   bool has_bounds() const { return n >= 2 || low < high; }
-  bool preliminary() const { return n < kPreliminaryBelowBlocks; }
 };
 
 // Geometric mean with the t interval of the logarithms; none for an empty span or a value <= 0.

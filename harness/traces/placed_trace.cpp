@@ -6,7 +6,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
-#include "harness/clusters/imported/without_input.hpp"
+#include "harness/clusters/cluster_text.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/traces/trace_model.hpp"

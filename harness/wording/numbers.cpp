@@ -58,17 +58,6 @@ std::string RatioNumber(double value) {
   return value < 0.095 ? Number(value) : fmt::format("{:.2f}", value);
 }
 
-}  // namespace
-
-std::string Quantity(double value, std::string_view unit, double like) {
-  const Scale scale = ScaleOf(like, unit);
-  return scale.Of(value) + scale.unit;
-}
-
-std::string Quantity(double value, std::string_view unit) { return Quantity(value, unit, value); }
-
-namespace {
-
 std::string SpreadIn(const Scale& scale, const Interval& interval) {
   if (!interval.has_bounds()) return "";
   const double above = interval.high / interval.value - 1;
@@ -80,6 +69,13 @@ std::string SpreadIn(const Scale& scale, const Interval& interval) {
 }
 
 }  // namespace
+
+std::string Quantity(double value, std::string_view unit, double like) {
+  const Scale scale = ScaleOf(like, unit);
+  return scale.Of(value) + scale.unit;
+}
+
+std::string Quantity(double value, std::string_view unit) { return Quantity(value, unit, value); }
 
 std::string SpreadText(const Interval& interval, std::string_view unit) {
   return SpreadIn(ScaleOf(interval.value, unit), interval);
@@ -118,6 +114,12 @@ nlohmann::json IntervalJson(const std::optional<Interval>& interval, std::string
   nlohmann::json written = IntervalJson(interval);
   if (interval) written["text"] = IntervalText(*interval, unit);
   return written;
+}
+
+nlohmann::json ByBlockJson(const std::map<int, double>& values) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const auto& [block, value] : values) object[std::to_string(block)] = value;
+  return object;
 }
 
 nlohmann::json RatioJson(const std::optional<Interval>& ratio) {

@@ -2,6 +2,7 @@
 // sites.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -41,5 +42,13 @@ std::string PercentText(double size);
 nlohmann::json IntervalJson(const std::optional<Interval>& interval);
 nlohmann::json IntervalJson(const std::optional<Interval>& interval, std::string_view unit);
 nlohmann::json RatioJson(const std::optional<Interval>& ratio);
+// {block: value}
+nlohmann::json ByBlockJson(const std::map<int, double>& values);
+
+// The value, or null.
+template <class Value>
+nlohmann::json OrNull(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
 
 }  // namespace sparfuse::harness

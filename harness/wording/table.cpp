@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
-#include <utility>
 
 namespace sparfuse::harness {
 
@@ -49,9 +47,8 @@ namespace {
 
 // Counts characters, not bytes, so that columns line up in a terminal.
 std::size_t Width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {

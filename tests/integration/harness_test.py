@@ -127,10 +127,7 @@ class FakeTrials(ProgramTest):
         return {**os.environ, "FAKE_MODE": mode, "FAKE_SECONDS": seconds}
 
     def call(self, *arguments, mode="ok", seconds="0", code=0):
-        done = subprocess.run(self.command(*arguments), env=self.environment(mode, seconds), text=True,
-                              capture_output=True, timeout=120, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        return self.ended(self.command(*arguments), code, env=self.environment(mode, seconds))
 
     def start(self, *arguments, seconds="0"):
         return subprocess.Popen(self.command(*arguments), env=self.environment(seconds=seconds), text=True,
@@ -158,10 +155,7 @@ class FakeTrials(ProgramTest):
         return found
 
     def assert_no_processes(self):
-        until = time.monotonic() + 10
-        while self.processes_of() and time.monotonic() < until:
-            time.sleep(0.05)
-        self.assertEqual(self.processes_of(), [])
+        self.wait_for("processes are left", lambda: not self.processes_of(), 10)
 
 
 class HarnessTest(FakeTrials):
@@ -255,10 +249,7 @@ class HarnessTest(FakeTrials):
 
     def test_an_interrupted_launch_leaves_nothing(self):
         run = self.start("run", self.file, seconds="100")
-        until = time.monotonic() + 20
-        while not self.processes_of():
-            self.assertLess(time.monotonic(), until, "no trial started")
-            time.sleep(0.02)
+        self.wait_for("no trial started", self.processes_of)
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=30)
         self.assertEqual((run.returncode, self.configs()), (130, set()))
@@ -338,10 +329,8 @@ class HarnessTest(FakeTrials):
     def test_ranks_die_with_the_controller(self):
         self.write(**{'"threads"': '"mpi"', "[1, 2, 3]": "[2]", '"dense", "wfbp", "syncea"': '"wfbp"'})
         run = self.start("run", self.file, seconds="100")
-        until = time.monotonic() + 20
-        while sum("fake_worker" in line and "mpirun" not in line for line in self.processes_of()) < 2:
-            self.assertLess(time.monotonic(), until, "the ranks did not start")
-            time.sleep(0.02)
+        self.wait_for("the ranks did not start", lambda: sum(
+            "fake_worker" in line and "mpirun" not in line for line in self.processes_of()) >= 2)
         run.kill()
         run.wait()
         run.stdout.close()
@@ -349,10 +338,7 @@ class HarnessTest(FakeTrials):
 
     def test_two_runs_at_once(self):
         run = self.start("run", self.file, seconds="0.5")
-        until = time.monotonic() + 20
-        while not self.processes_of():
-            self.assertLess(time.monotonic(), until, "no trial started")
-            time.sleep(0.02)
+        self.wait_for("no trial started", self.processes_of)
         output = self.call("run", self.file, code=2)
         self.assertIn(f"in use by process {run.pid}", output)
         self.assertIn("cell", self.call("status", self.file))  # readers need no lock

@@ -7,15 +7,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 from pathlib import Path
 
-from program import read_trial
+from program import ProgramTest, main, read_trial
 
-SPARFUSE = None
 HERE = Path(__file__).resolve().parent
 WORKER = HERE / "fake_worker.sh"
 LAUNCHERS = HERE.parent.parent / "scripts" / "launchers"
@@ -87,18 +83,16 @@ exec mpirun --allow-run-as-root --oversubscribe --bind-to none -np "$tasks" "$@"
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun on this machine")
-class LaunchTest(unittest.TestCase):
+class LaunchTest(ProgramTest):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-launch-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.results = self.folder / "results"
+        super().setUp()
         self.file = self.folder / "t.toml"
         self.write()
         programs = self.folder / "bin"
         programs.mkdir()
         self.programs = programs
-        self.program("srun", SRUN)
-        self.program("scontrol", "#!/bin/sh\necho n1\n")
+        self.script("srun", SRUN)
+        self.script("scontrol", "#!/bin/sh\necho n1\n")
         self.calls = self.folder / "calls"
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
@@ -107,7 +101,7 @@ class LaunchTest(unittest.TestCase):
             # The templates of launchers have no option for root, and this test may run as root.
             "OMPI_MCA_plm": "rsh", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def program(self, name, text):
+    def script(self, name, text):
         (self.programs / name).write_text(text)
         (self.programs / name).chmod(0o755)
 
@@ -115,11 +109,8 @@ class LaunchTest(unittest.TestCase):
         self.file.write_text(EXPERIMENT.format(mode=mode, transport=transport, more=more))
 
     def call(self, *arguments, code=0):
-        done = subprocess.run(
-            [SPARFUSE, "--results", str(self.results), "--worker", str(WORKER), *map(str, arguments)],
-            env=self.environment, text=True, capture_output=True, timeout=120, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        return self.ended([self.program, "--results", self.results, "--worker", WORKER, *arguments], code,
+                          env=self.environment)
 
     def trial(self):
         trial, = (read_trial(path) for path in self.results.rglob("trial.json"))
@@ -215,7 +206,7 @@ class LaunchTest(unittest.TestCase):
                 self.environment.pop("OMPI_MCA_plm_rsh_agent", None)
                 if system == "pbs":
                     self.environment["OMPI_MCA_plm_rsh_agent"] = agent
-                self.program(agent, FLUX if agent == "flux" else AGENT)
+                self.script(agent, FLUX if agent == "flux" else AGENT)
                 launch = ["--launch", LAUNCHERS / f"{system}.toml"]
                 names = ["here"]
                 if hosts:
@@ -245,7 +236,7 @@ class LaunchTest(unittest.TestCase):
 
     def test_a_host_of_a_template_that_is_not_reached_is_named(self):
         self.environment["AGENT_CALLS"] = str(self.folder / "calls")
-        self.program("blaunch", AGENT.replace('host="$1"; shift',
+        self.script("blaunch", AGENT.replace('host="$1"; shift',
                                               'host="$1"; shift; [ "$host" = n2 ] && { echo no n2; exit 1; }'))
         (self.folder / "hosts").write_text("n1\nn1\nn2\nn2\n")
         said = json.loads(self.call("doctor", "--json", "--launch", LAUNCHERS / "lsf.toml", "--hostfile",
@@ -256,5 +247,4 @@ class LaunchTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = str(Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    main()

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -29,6 +30,18 @@ class ProgramTest(unittest.TestCase):
         """Runs the program to its end. environment: variables beside those of the test."""
         return subprocess.run(self.command(*arguments, **more), text=True, capture_output=True, timeout=400,
                               check=False, cwd=self.folder, env=os.environ | (environment or {}))
+
+    def ended(self, command, code=0, **options):
+        """Runs a command that ends with `code`; returns its output and its errors."""
+        done = subprocess.run(list(map(str, command)), text=True, capture_output=True, timeout=120, check=False, **options)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def wait_for(self, what, condition, seconds=30):
+        until = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), until, what)
+            time.sleep(0.02)
 
     def call(self, *arguments, code=0, **more):
         """Calls the program; returns its output, and the errors, too, if `code` is a failure."""

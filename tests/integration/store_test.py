@@ -25,12 +25,6 @@ class StoreTest(harness_test.FakeTrials):
         self.write(blocks=1, **{'"threads"': f'"{transport}"', "[1, 2, 3]": "[2]",
                                 '"dense", "wfbp", "syncea"': '"wfbp"'})
 
-    def wait_for(self, what, condition):
-        until = time.monotonic() + 30
-        while not condition():
-            self.assertLess(time.monotonic(), until, what)
-            time.sleep(0.02)
-
     def kill_processes(self):
         for entry in Path("/proc").iterdir():
             try:

@@ -53,6 +53,8 @@ class Trials(ProgramTest):
         return list(map(str, [self.program, "--results", results or self.results, verb, *arguments, *keep]))
 
     def run_trial(self, code=0, environment=None, **experiment):
+        """Runs a trial in the place of earlier ones."""
+        shutil.rmtree(self.results, ignore_errors=True)
         self.write(**experiment)
         self.call("run", self.file, code=code, environment=environment)
         return self.trial()
@@ -90,6 +92,7 @@ class Trials(ProgramTest):
 
     def disturb(self, rank, what, workers=3, warmup=2, **experiment):
         """Runs a long trial and sends the signal `what` to a rank in the middle of its steps."""
+        shutil.rmtree(self.results, ignore_errors=True)
         self.write(workers=workers, steps=100000, deadline=8, **experiment)
         controller = subprocess.Popen(self.command("run", self.file), text=True, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT)
@@ -194,7 +197,6 @@ class EveryRunTest(Trials):
 
     def test_one_worker_and_three(self):
         for workers in (1, 3):
-            shutil.rmtree(self.results, ignore_errors=True)
             trial = self.run_trial(workers=workers, method="safusion-naive")
             self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
 
@@ -271,7 +273,6 @@ class TrialTest(Trials):
         link = "link = { gbps = 1.0, alpha_us = 100 }\ndensity = 0.01"
         trials = {}
         for method, options in (("safusion", "method_options = { replan_every = 5 }"), ("safusion-inter", "")):
-            shutil.rmtree(self.results, ignore_errors=True)
             trials[method] = self.run_trial(method=method, more=f"{link}\n{options}", **shared)
             self.assertEqual(trials[method]["checks"], KEPT)
             outcome = json.loads(next(self.results.rglob("outcome.json")).read_text())
@@ -356,7 +357,6 @@ class TrialTest(Trials):
 
     def test_a_nan_in_a_gradient_is_never_a_throughput(self):
         for method in ("dense", "safusion-inter"):
-            shutil.rmtree(self.results, ignore_errors=True)
             trial = self.run_trial(code=1, method=method, more="workload_options = { nan_step = 3 }")
             self.assertEqual(trial["status"], "invalid")
             self.assertEqual(trial["failure"]["kind"], "numeric")

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 
 #include "core/base/error.hpp"
 #include "harness/clusters/imported/link_log_readers.hpp"
@@ -21,132 +20,6 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r";
-
-LinkLog LogOf(const std::string& file, const std::string& sha256, const char* program,
-              LinkOperation operation, int ranks, int nodes) {
-  LinkLog log;
-  log.file = file;
-  log.sha256 = sha256;
-  log.program = program;
-  log.operation = operation;
-  log.ranks = ranks;
-  log.nodes = nodes;
-  return log;
-}
-
-// A message of no bytes takes as long as one of a byte.
-void AddCurve(const ProfileCurve& curve, LinkLog& log) {
-  for (const ProfilePoint& point : curve)
-    log.samples.push_back({std::max(1.0, point.size), point.seconds});
-}
-
-}  // namespace
-
-double LinkLog::BusBandwidth(const LinkSample& sample) const {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  const double factor = operation == LinkOperation::kAllReduce   ? 2 * others
-                        : operation == LinkOperation::kAllGather ? others
-                                                                 : 1;
-  return factor * sample.bytes / sample.seconds;
-}
-
-std::string LinkLog::Source() const {
-  return fmt::format("{} of {} ranks on {} node{}: {}, sha256 {}", program, ranks, nodes,
-                     nodes == 1 ? "" : "s", AsUtf8(std::filesystem::path(file).filename().string()),
-                     sha256);
-}
-
-std::vector<std::string_view> WordsOf(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
-    const std::size_t end = std::min(text.find_first_of(kSpace, at), text.size());
-    words.push_back(text.substr(at, end - at));
-    at = text.find_first_not_of(kSpace, end);
-  }
-  return words;
-}
-
-void FailAt(const std::string& file, int line, std::string_view message) {
-  SPARFUSE_THROW(kConfig, line > 0 ? fmt::format("{}:{}: {}", file, line, message)
-                                   : fmt::format("{}: {}", file, message));
-}
-
-double NumberAt(const std::string& file, const LogLine& line, std::string_view word,
-                std::string_view what) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error == std::errc() && end == word.data() + word.size() && std::isfinite(value) &&
-      value >= 0) {
-    return value;
-  }
-  FailAt(file, line.number, fmt::format("{} = {}: expected a number", what, word));
-}
-
-void AddSample(const std::string& file, int line, LinkSample sample, LinkLog& log) {
-  constexpr double kMostBytes = 1e15, kLeastSeconds = 1e-12, kMostSeconds = 1e3;
-  if (sample.bytes > kMostBytes || sample.bytes != std::floor(sample.bytes))
-    FailAt(file, line, fmt::format("{:g} bytes: expected a whole number up to 1e15", sample.bytes));
-  if (!(sample.seconds >= kLeastSeconds && sample.seconds <= kMostSeconds)) {
-    FailAt(file, line,
-           fmt::format("{:g} bytes take {:g} us: expected a time from 1e-6 to 1e9", sample.bytes,
-                       1e6 * sample.seconds));
-  }
-  if (!log.samples.empty() && sample.bytes <= log.samples.back().bytes) {
-    FailAt(file, line,
-           fmt::format("{} bytes after {}: expected sizes that grow, of one run, one type of "
-                       "element and one operation a file",
-                       sample.bytes, log.samples.back().bytes));
-  }
-  log.samples.push_back(sample);
-}
-
-int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option, int said,
-                int asked) {
-  if (said == 0 && asked == 0) {
-    FailAt(file, 0,
-           fmt::format("the log of {} does not state on how many {} it ran: expected --{} N",
-                       log.program, option, option));
-  }
-  if (said > 0 && asked > 0 && said != asked) {
-    FailAt(file, 0,
-           fmt::format("--{} {}, and the log of {} says {}: expected one of the two", option, asked,
-                       log.program, said));
-  }
-  return said > 0 ? said : asked;
-}
-
-std::vector<LinkLog> ReadFingerprintLogs(const std::string& file) {
-  const std::string sha256 = Sha256Hex(ReadFile(file));
-  std::vector<LinkLog> logs;
-  for (const ProfileOutcome& outcome : ReadProfiles(file)) {
-    const int ranks = outcome.config.workers, per_node = outcome.config.ranks_per_node;
-    const Profile& profile = outcome.profile;
-    if (!outcome.is_fingerprint() || ranks < 2 || !profile.link) continue;
-    const int nodes = (ranks + per_node - 1) / per_node;
-    const auto add = [&](const char* program, LinkOperation operation, int of_ranks, int of_nodes,
-                         const ProfileCurve& curve) {
-      logs.push_back(LogOf(file, sha256, program, operation, of_ranks, of_nodes));
-      AddCurve(curve, logs.back());
-    };
-    add("fingerprint's ring", LinkOperation::kSendReceive, ranks, nodes,
-        profile.link->round_seconds);
-    if (profile.node_link) {
-      add("fingerprint's ring of a node", LinkOperation::kSendReceive, per_node, 1,
-          profile.node_link->round_seconds);
-    }
-    if (profile.native_all_reduce.empty()) continue;
-    add("fingerprint's all-reduce", LinkOperation::kAllReduce, ranks, nodes,
-        profile.native_all_reduce);
-  }
-  if (logs.empty()) {
-    SPARFUSE_THROW(kConfig, fmt::format("{}: expected a fingerprint of two ranks or more, which "
-                                        "`sparfuse system fingerprint` writes",
-                                        file));
-  }
-  return logs;
-}
-
-namespace {
 
 constexpr double kSmallBytes = 64;
 constexpr double kLargeBytes = 1 << 20;
@@ -234,25 +107,24 @@ std::optional<DeclaredInput> StartUpOf(const LinkLog& log) {
   }
   if (us.empty()) return std::nullopt;
   std::ranges::sort(us);
-  DeclaredInput input;
-  input.name = IsBetweenNodes(log) ? "inter_node_us" : "intra_node_us";
-  input.value = us[us.size() / 2];
-  input.low = std::min(us.front(), input.value / kImportedSpread);
-  input.high = std::max(us.back(), input.value * kImportedSpread);
-  input.kind = log.kind;
-  input.source = log.Source();
-  return input;
+  const double value = us[us.size() / 2];
+  return DeclaredInput{.name = IsBetweenNodes(log) ? "inter_node_us" : "intra_node_us",
+                       .value = value,
+                       .low = std::min(us.front(), value / kImportedSpread),
+                       .high = std::max(us.back(), value * kImportedSpread),
+                       .kind = log.kind,
+                       .source = log.Source()};
 }
 
 DeclaredInput EfficiencyOf(const DeliveredRate& rate) {
-  DeclaredInput input;
-  input.name = IsBetweenNodes(*rate.log) ? "inter_node_efficiency" : "intra_node_efficiency";
-  input.value = std::min(1.0, rate.delivered / rate.nominal);
-  input.low = input.value / kImportedSpread;
-  input.high = std::min(1.0, input.value * kImportedSpread);
-  input.kind = rate.log->kind;
-  input.source = rate.log->Source();
-  return input;
+  const LinkLog& log = *rate.log;
+  const double value = std::min(1.0, rate.delivered / rate.nominal);
+  return {.name = IsBetweenNodes(log) ? "inter_node_efficiency" : "intra_node_efficiency",
+          .value = value,
+          .low = value / kImportedSpread,
+          .high = std::min(1.0, value * kImportedSpread),
+          .kind = log.kind,
+          .source = log.Source()};
 }
 
 // The priority of a log among those that give an input: the least wins. A pair measures a start-up
@@ -310,7 +182,124 @@ std::optional<ImportedBlock> NextBlock(const std::string& text, const std::strin
   return block;
 }
 
+std::string TitleOf(const LinkLog& log) { return fmt::format("all-reduce of {} ranks", log.ranks); }
+
+std::string MarkedBlock(const std::string& title, const std::string& body) {
+  return fmt::format("{}{}, {}; the next import of this replaces it\n{}{}\n", kBegin, title,
+                     ShortHash(body), body, kEnd);
+}
+
 }  // namespace
+
+double LinkLog::BusBandwidth(const LinkSample& sample) const {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  const double factor = operation == LinkOperation::kAllReduce   ? 2 * others
+                        : operation == LinkOperation::kAllGather ? others
+                                                                 : 1;
+  return factor * sample.bytes / sample.seconds;
+}
+
+std::string LinkLog::Source() const {
+  return fmt::format("{} of {} ranks on {} node{}: {}, sha256 {}", program, ranks, nodes,
+                     nodes == 1 ? "" : "s", AsUtf8(std::filesystem::path(file).filename().string()),
+                     sha256);
+}
+
+std::vector<std::string_view> WordsOf(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kSpace, at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kSpace, end);
+  }
+  return words;
+}
+
+void FailAt(const std::string& file, int line, std::string_view message) {
+  SPARFUSE_THROW(kConfig, line > 0 ? fmt::format("{}:{}: {}", file, line, message)
+                                   : fmt::format("{}: {}", file, message));
+}
+
+double NumberAt(const std::string& file, const LogLine& line, std::string_view word,
+                std::string_view what) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error == std::errc() && end == word.data() + word.size() && std::isfinite(value) &&
+      value >= 0) {
+    return value;
+  }
+  FailAt(file, line.number, fmt::format("{} = {}: expected a number", what, word));
+}
+
+void AddSample(const std::string& file, int line, LinkSample sample, LinkLog& log) {
+  constexpr double kMostBytes = 1e15, kLeastSeconds = 1e-12, kMostSeconds = 1e3;
+  if (sample.bytes > kMostBytes || sample.bytes != std::floor(sample.bytes))
+    FailAt(file, line, fmt::format("{:g} bytes: expected a whole number up to 1e15", sample.bytes));
+  if (!(sample.seconds >= kLeastSeconds && sample.seconds <= kMostSeconds)) {
+    FailAt(file, line,
+           fmt::format("{:g} bytes take {:g} us: expected a time from 1e-6 to 1e9", sample.bytes,
+                       1e6 * sample.seconds));
+  }
+  if (!log.samples.empty() && sample.bytes <= log.samples.back().bytes) {
+    FailAt(file, line,
+           fmt::format("{} bytes after {}: expected sizes that grow, of one run, one type of "
+                       "element and one operation a file",
+                       sample.bytes, log.samples.back().bytes));
+  }
+  log.samples.push_back(sample);
+}
+
+int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option, int said,
+                int asked) {
+  if (said == 0 && asked == 0) {
+    FailAt(file, 0,
+           fmt::format("the log of {} does not state on how many {} it ran: expected --{} N",
+                       log.program, option, option));
+  }
+  if (said > 0 && asked > 0 && said != asked) {
+    FailAt(file, 0,
+           fmt::format("--{} {}, and the log of {} says {}: expected one of the two", option, asked,
+                       log.program, said));
+  }
+  return said > 0 ? said : asked;
+}
+
+std::vector<LinkLog> ReadFingerprintLogs(const std::string& file) {
+  const std::string sha256 = Sha256Hex(ReadFile(file));
+  std::vector<LinkLog> logs;
+  for (const ProfileOutcome& outcome : ReadProfiles(file)) {
+    const int ranks = outcome.config.workers, per_node = outcome.config.ranks_per_node;
+    const Profile& profile = outcome.profile;
+    if (!outcome.is_fingerprint() || ranks < 2 || !profile.link) continue;
+    const int nodes = (ranks + per_node - 1) / per_node;
+    const auto add = [&](const char* program, LinkOperation operation, int of_ranks, int of_nodes,
+                         const ProfileCurve& curve) {
+      LinkLog& log = logs.emplace_back(LinkLog{.file = file,
+                                               .sha256 = sha256,
+                                               .program = program,
+                                               .operation = operation,
+                                               .ranks = of_ranks,
+                                               .nodes = of_nodes});
+      for (const ProfilePoint& point : curve)  // no bytes take as long as one
+        log.samples.push_back({std::max(1.0, point.size), point.seconds});
+    };
+    add("fingerprint's ring", LinkOperation::kSendReceive, ranks, nodes,
+        profile.link->round_seconds);
+    if (profile.node_link) {
+      add("fingerprint's ring of a node", LinkOperation::kSendReceive, per_node, 1,
+          profile.node_link->round_seconds);
+    }
+    if (profile.native_all_reduce.empty()) continue;
+    add("fingerprint's all-reduce", LinkOperation::kAllReduce, ranks, nodes,
+        profile.native_all_reduce);
+  }
+  if (logs.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: expected a fingerprint of two ranks or more, which "
+                                        "`sparfuse system fingerprint` writes",
+                                        file));
+  }
+  return logs;
+}
 
 ImportedLinks LinksOf(const DeclaredCluster& cluster, std::span<const LinkLog> logs) {
   ImportedLinks found;
@@ -367,17 +356,6 @@ std::string LineOf(const DeclaredInput& input) {
       input.name, input.value, std::min(input.low, input.value), std::max(input.high, input.value),
       input.kind, Shown(input.source));
 }
-
-namespace {
-
-std::string TitleOf(const LinkLog& log) { return fmt::format("all-reduce of {} ranks", log.ranks); }
-
-std::string MarkedBlock(const std::string& title, const std::string& body) {
-  return fmt::format("{}{}, {}; the next import of this replaces it\n{}{}\n", kBegin, title,
-                     ShortHash(body), body, kEnd);
-}
-
-}  // namespace
 
 std::string BlockOf(const LinkLog& log) { return MarkedBlock(TitleOf(log), CurveText(log)); }
 

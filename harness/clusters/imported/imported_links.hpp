@@ -33,10 +33,10 @@ struct LinkLog {
   std::string program;       // "all_reduce_perf", "osu_latency"
   LinkOperation operation = LinkOperation::kAllReduce;
   int ranks = 0, nodes = 0;
-  std::vector<LinkSample> samples;  // bytes grow
-  bool verified = true;             // its results were compared with the right ones
-  std::string kind = "imported";    // of the values made of it, of InputKinds()
-  std::vector<std::string> notes;   // text that was removed before its lines
+  std::vector<LinkSample> samples = {};  // bytes grow
+  bool verified = true;                  // its results were compared with the right ones
+  std::string kind = "imported";         // of the values made of it, of InputKinds()
+  std::vector<std::string> notes = {};   // text that was removed before its lines
 
   // The rate in bytes a second that each link would need for all ranks together: nccl-tests' bus
   // bandwidth (doc/PERFORMANCE.md), from 2 (n - 1) / n bytes of an all-reduce or (n - 1) / n of an

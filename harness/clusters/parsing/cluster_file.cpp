@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "harness/catalog/model_table.hpp"
-#include "harness/clusters/declared_cluster.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {

@@ -218,21 +218,22 @@ class ReferenceReader {
     return seconds;
   }
 
-  const std::vector<PublishedNumber>& Published(const std::string& name) {
+  // The numbers that `read` gives, kept by the name of their file.
+  const std::vector<PublishedNumber>& Kept(const std::string& name, const auto& read) {
     const auto found = published_.find(name);
-    if (found != published_.end()) return found->second;
-    return published_.emplace(name, ReadPublished(profiles_.File("../published/" + name)))
-        .first->second;
+    return found != published_.end() ? found->second
+                                     : published_.emplace(name, read()).first->second;
+  }
+
+  const std::vector<PublishedNumber>& Published(const std::string& name) {
+    return Kept(name, [&] { return ReadPublished(profiles_.File("../published/" + name)); });
   }
 
   // The numbers that a bar may name: the project's, and one's own.
   const std::vector<PublishedNumber>& Bars() {
-    const auto found = published_.find(kBars);
-    if (found != published_.end()) return found->second;
-    return published_
-        .emplace(kBars,
-                 ReadAllPublished(profiles_.PublishedOfProject(), profiles_.PublishedOfUser()))
-        .first->second;
+    return Kept(kBars, [&] {
+      return ReadAllPublished(profiles_.PublishedOfProject(), profiles_.PublishedOfUser());
+    });
   }
 
   // Finds the row of a file of results/published by its columns. Returns its samples per second.

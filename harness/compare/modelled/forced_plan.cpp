@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,14 +13,12 @@
 #include "core/fusion/plan.hpp"
 #include "harness/catalog/fusion_plan.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/compare/modelled/transport.hpp"
-#include "harness/compare/plan_difference.hpp"
+#include "harness/compare/differences.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 using nlohmann::json;
@@ -45,9 +42,9 @@ std::string WhatIsMore(const json& plan, const json& given) {
   }
   if (plan.contains("partitions") && !given.contains("partitions")) {
     const json& parts = plan["partitions"];
-    found.push_back(fmt::format(
-        "{} units in several parts",
-        std::count_if(parts.begin(), parts.end(), [](const json& each) { return each > 1; })));
+    found.push_back(
+        fmt::format("{} units in several parts",
+                    std::ranges::count_if(parts, [](const json& each) { return each > 1; })));
   }
   if (plan.contains("paths") && !given.contains("paths")) {
     found.push_back(fmt::format("the paths of {} units", plan["paths"].size()));
@@ -203,43 +200,6 @@ class Forcer {
   std::vector<std::map<CellKey, SideCell>> cells_;  // one map for each side
 };
 
-}  // namespace
-
-CellConfig WithPlanOf(const CellConfig& cell, const json& outcome) {
-  const json plan = LastPlan(outcome);
-  const std::vector<TensorShape> tensors =
-      outcome.is_object() ? TensorsIn(outcome) : std::vector<TensorShape>();
-  if (plan.is_null() || tensors.empty() || !plan.contains("unit_sizes"))
-    SPARFUSE_THROW(kConfig, "its trial states neither plan nor tensors");
-  CellConfig with_plan = cell;
-  MethodChoice& method = with_plan.method_options;
-  method.planner = kGivenPlanner;
-  method.planner_options = ResolveOptions("planner given", GivenPlanner().options,
-                                          {{"units", plan["unit_sizes"].get<std::string>()}});
-  method.sending["replan_every"] = std::int64_t{0};
-  method.sending["dense_fallback"] = false;
-  const Composition composition = Compose(with_plan);
-  const GradientLayout layout = MakeLayout(tensors, with_plan);
-  const json given = ToJson(SummaryOf(
-      MakePlan(composition, layout, {cell.workers, cell.ranks_per_node}, nullptr, nullptr), layout,
-      0));
-  const std::string more = WhatIsMore(plan, given);
-  if (!more.empty()) {
-    SPARFUSE_THROW(
-        kConfig,
-        fmt::format("its plan has more than the units that a given plan can state: {}", more));
-  }
-  return with_plan;
-}
-
-void ForcePlans(SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                std::size_t giver, DisturbedTrials disturbed,
-                const std::vector<std::unique_ptr<ModelledSide>>& models) {
-  Forcer(comparison, sides, giver, disturbed, models).Run();
-}
-
-namespace {
-
 std::string IdOf(const std::string& giver) {
   std::string id = "plan-of-" + giver;
   std::ranges::replace_if(
@@ -333,29 +293,25 @@ std::string PartText(const std::vector<WrittenCell>& cells) {
   for (const WrittenCell& cell : cells) {
     for (const auto& [key, value] : cell.least.items()) keys.insert(key);
   }
-  const auto value_in = [](const WrittenCell& cell, const std::string& key) -> const json& {
-    return cell.least.contains(key) ? cell.least[key] : cell.whole.at(key);
-  };
   std::string defaults = "[part.defaults]\n", axis = "[[part.axis]]\n";
   for (const std::string& key : CellKeyNames()) {
     if (!keys.contains(key)) continue;
+    const auto value_in = [&](const WrittenCell& cell) {
+      if (cell.least.contains(key)) return cell.least[key];
+      return key == "method_options" ? json::object() : cell.whole.at(key);
+    };
     std::vector<json> values;
-    // A sparsity key may be a default although dense methods ignore it.
+    std::vector<std::string> rows;
     for (const WrittenCell& cell : cells) {
+      rows.push_back("  " + Toml(value_in(cell)));
+      // A sparsity key may be a default although dense methods ignore it.
       if (cell.whole["sparsifier"] != "none" || std::ranges::count(SparsityKeys(), key) == 0)
-        values.push_back(key == "method_options" && !cell.least.contains(key)
-                             ? json::object()
-                             : value_in(cell, key));
+        values.push_back(value_in(cell));
     }
     const bool alike = std::ranges::all_of(values, [&](const json& v) { return v == values[0]; });
     if (alike && key != "method") {
       defaults += fmt::format("{} = {}\n", key, Toml(values[0]));
       continue;
-    }
-    std::vector<std::string> rows;
-    for (const WrittenCell& cell : cells) {
-      const bool none = key == "method_options" && !cell.least.contains(key);
-      rows.push_back("  " + Toml(none ? json::object() : value_in(cell, key)));
     }
     axis += fmt::format("{} = [\n{},\n]\n", key, fmt::join(rows, ",\n"));
   }
@@ -465,6 +421,39 @@ class Writer {
 };
 
 }  // namespace
+
+CellConfig WithPlanOf(const CellConfig& cell, const json& outcome) {
+  const json plan = LastPlan(outcome);
+  const std::vector<TensorShape> tensors =
+      outcome.is_object() ? TensorsIn(outcome) : std::vector<TensorShape>();
+  if (plan.is_null() || tensors.empty() || !plan.contains("unit_sizes"))
+    SPARFUSE_THROW(kConfig, "its trial states neither plan nor tensors");
+  CellConfig with_plan = cell;
+  MethodChoice& method = with_plan.method_options;
+  method.planner = kGivenPlanner;
+  method.planner_options = ResolveOptions("planner given", GivenPlanner().options,
+                                          {{"units", plan["unit_sizes"].get<std::string>()}});
+  method.sending["replan_every"] = std::int64_t{0};
+  method.sending["dense_fallback"] = false;
+  const Composition composition = Compose(with_plan);
+  const GradientLayout layout = MakeLayout(tensors, with_plan);
+  const json given = ToJson(SummaryOf(
+      MakePlan(composition, layout, {cell.workers, cell.ranks_per_node}, nullptr, nullptr), layout,
+      0));
+  const std::string more = WhatIsMore(plan, given);
+  if (!more.empty()) {
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format("its plan has more than the units that a given plan can state: {}", more));
+  }
+  return with_plan;
+}
+
+void ForcePlans(SystemComparison& comparison, const std::vector<SystemSide>& sides,
+                std::size_t giver, DisturbedTrials disturbed,
+                const std::vector<std::unique_ptr<ModelledSide>>& models) {
+  Forcer(comparison, sides, giver, disturbed, models).Run();
+}
 
 PlanExperiment ExperimentOfPlans(const SystemComparison& comparison,
                                  const std::vector<SystemSide>& sides, std::size_t giver,

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "harness/compare/comparison_table.hpp"
-#include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
@@ -20,7 +19,8 @@ bool Contains(const Interval& interval, double value) {
 }
 
 // "the model of a: profile trials of a; of b: lab (declared)".
-std::string ModelText(const std::vector<SystemSide>& sides, const ModelRequest& asked) {
+std::string ModelText(const ShownComparison& shown) {
+  const auto& [comparison, sides, request, asked] = shown;
   std::vector<std::string> texts;
   for (std::size_t side = 0; side < sides.size(); ++side) {
     if (side < asked.profiles.size() && !asked.profiles[side].empty())
@@ -29,36 +29,17 @@ std::string ModelText(const std::vector<SystemSide>& sides, const ModelRequest& 
   return fmt::format("the model {}", fmt::join(texts, "; "));
 }
 
-// A table with the columns that tell a part's cells apart.
-struct CellTable {
-  Table table;
-  std::vector<KeyColumn> keys;
-
-  CellTable(const ComparedPart& part, const std::string& title) {
-    table.title = fmt::format("{}/{}: {}", part.experiment, part.part, title);
-    std::vector<json> configs;
-    for (const ComparedCell& cell : part.cells) configs.push_back(cell.config);
-    keys = KeyColumnsOf(configs);
-    table.columns = {"method"};
-    for (const KeyColumn& key : keys) table.columns.push_back(key.title);
-  }
-  std::vector<std::string> RowOf(const ComparedCell& cell) const {
-    std::vector<std::string> row = {cell.config.value("method", kNone)};
-    for (const KeyColumn& key : keys) row.push_back(KeyText(cell.config, key));
-    return row;
-  }
-};
-
-Table TransportTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                     const CompareRequest& request, const ModelRequest& asked) {
+Table TransportTable(const ShownComparison& shown, const ComparedPart& part) {
+  const auto& [comparison, sides, request, asked] = shown;
   const std::string& first = sides[0].name;
-  CellTable made(part, fmt::format("{} carried over by the model", first));
+  CellTable made(
+      part, fmt::format("{}/{}: {} carried over by the model", part.experiment, part.part, first));
   Table& table = made.table;
   table.caption = fmt::format(
       "ratios to {0}: the ratio measured on {1} times the model's change from {1} to the other "
       "(modelled, never a base of a verdict); residual: the measured ratio over this product, "
       "which the profiles do not explain; {2}",
-      request.reference, first, ModelText(sides, asked));
+      request.reference, first, ModelText(shown));
   table.columns.push_back(fmt::format("{}: vs {}", first, request.reference));
   for (std::size_t side = 1; side < sides.size(); ++side) {
     const std::string& name = sides[side].name;
@@ -92,15 +73,16 @@ std::string Marked(const std::optional<Interval>& interval, bool measured) {
   return RatioText(interval) + (measured ? "" : ", modelled");
 }
 
-Table PlanTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                const CompareRequest& request, const ModelRequest& asked) {
+Table PlanTable(const ShownComparison& shown, const ComparedPart& part) {
+  const auto& [comparison, sides, request, asked] = shown;
   const std::string& giver = asked.with_plan;
-  CellTable made(part, fmt::format("with the plans of {}", giver));
+  CellTable made(part,
+                 fmt::format("{}/{}: with the plans of {}", part.experiment, part.part, giver));
   Table& table = made.table;
   table.caption = fmt::format(
       "ratios to {0}; the plan: the factor by which the plan of {1} changes a side's ratio; the "
       "rest: the ratio of {1} over the side's ratio with this plan; {2}",
-      request.reference, giver, ModelText(sides, asked));
+      request.reference, giver, ModelText(shown));
   table.columns.push_back("plan of " + giver);
   std::vector<std::size_t> others;
   for (std::size_t side = 0; side < sides.size(); ++side) {
@@ -144,17 +126,15 @@ Table PlanTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
 
 }  // namespace
 
-std::vector<Table> ModelledTables(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                                  const CompareRequest& request, const ModelRequest& asked) {
+std::vector<Table> ModelledTables(const ShownComparison& shown, const ComparedPart& part) {
   std::vector<Table> tables;
-  if (asked.transport) tables.push_back(TransportTable(part, sides, request, asked));
-  if (!asked.with_plan.empty()) tables.push_back(PlanTable(part, sides, request, asked));
+  if (shown.asked.transport) tables.push_back(TransportTable(shown, part));
+  if (!shown.asked.with_plan.empty()) tables.push_back(PlanTable(shown, part));
   return tables;
 }
 
-std::vector<std::string> ModelledSummary(const SystemComparison& comparison,
-                                         const std::vector<SystemSide>& sides,
-                                         const ModelRequest& asked) {
+std::vector<std::string> ModelledSummary(const ShownComparison& shown) {
+  const auto& [comparison, sides, request, asked] = shown;
   std::vector<std::string> sentences;
   for (std::size_t side = 1; side < sides.size() && asked.transport; ++side) {
     std::size_t carried = 0, explained = 0, beyond = 0;

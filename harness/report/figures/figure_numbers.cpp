@@ -1,17 +1,17 @@
 #include "harness/report/figures/figure_numbers.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <optional>
 #include <utility>
 
-#include "harness/report/agreement.hpp"
-#include "harness/report/figures/ablation.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/report/figures/grouped_bars.hpp"
 #include "harness/report/figures/panels.hpp"
-#include "harness/report/figures/published_rows.hpp"
-#include "harness/report/figures/sensitivity.hpp"
 #include "harness/report/figures/skill.hpp"
 #include "harness/wording/numbers.hpp"
 #include "harness/wording/table.hpp"
@@ -63,6 +63,257 @@ std::vector<std::vector<std::string>> BreakdownRows(const Panel& panel, const Pa
     }
   }
   return rows;
+}
+
+// The inputs that a cell changes, in words, and the geometric mean of their factors; {"", 1} of
+// declared inputs, which sort first.
+using Change = std::pair<std::string, double>;
+
+Change ChangeIn(const CellConfig& config) {
+  std::string words;
+  double logs = 0;
+  int changed = 0;
+  for (const auto& [name, factor] : config.inputs) {
+    if (factor == 1) continue;
+    words += (words.empty() ? "" : ", ") + AxisWords(name);
+    logs += std::log(factor);
+    ++changed;
+  }
+  return {words, changed == 0 ? 1 : std::exp(logs / changed)};
+}
+
+// The cells of a panel: by change, and by method.
+class Setting {
+ public:
+  Setting(const PartResult& result, const Panel& panel, std::string reference, std::string metric)
+      : result_(result), reference_(std::move(reference)), metric_(std::move(metric)) {
+    for (const std::size_t i : panel.cells) {
+      const CellConfig& config = result.cells[i].cell->config;
+      cells_[ChangeIn(config)][config.method] = i;
+    }
+  }
+
+  std::vector<Change> Changes() const {
+    std::vector<Change> changes;
+    for (const auto& [change, cells] : cells_) changes.push_back(change);
+    return changes;
+  }
+
+  std::optional<Interval> Ratio(const Change& change, const std::string& method) const {
+    const auto& cells = CellsAt(change);
+    const auto cell = cells.find(method);
+    return cell == cells.end() ? std::nullopt : result_.RatioTo(cell->second, reference_, metric_);
+  }
+
+  // "a before b" for methods that are faster than b only under the change.
+  std::vector<std::string> Turned(const Change& change) const {
+    std::vector<std::string> turned;
+    const auto &declared = CellsAt(kDeclared), &varied = CellsAt(change);
+    for (const auto& [one, at_one] : declared) {
+      for (const auto& [other, at_other] : declared) {
+        if (!varied.contains(one) || !varied.contains(other)) continue;
+        if (IsFaster(varied.at(one), varied.at(other)) && IsFaster(at_other, at_one))
+          turned.push_back(fmt::format("{} before {}", one, other));
+      }
+    }
+    return turned;
+  }
+
+  std::size_t Blocks(const Change& change) const {
+    std::size_t most = 0;
+    for (const auto& [method, i] : CellsAt(change))
+      most = std::max(most, DrawnTrials(result_.cells[i]).size());
+    return most;
+  }
+
+  static inline const Change kDeclared = {"", 1};
+
+ private:
+  const std::map<std::string, std::size_t>& CellsAt(const Change& change) const {
+    static const std::map<std::string, std::size_t> kNoCells;
+    const auto found = cells_.find(change);
+    return found == cells_.end() ? kNoCells : found->second;
+  }
+
+  bool IsFaster(std::size_t one, std::size_t other) const {
+    const auto a = result_.cells[one].Over(metric_), b = result_.cells[other].Over(metric_);
+    return a && b && a->value > b->value;
+  }
+
+  const PartResult& result_;
+  const std::string reference_, metric_;
+  std::map<Change, std::map<std::string, std::size_t>> cells_;
+};
+
+// The method that a figure divides by: its own reference, else the part's.
+std::string ReferenceOf(const json& figure, const PartResult& result) {
+  return figure.value("reference", result.part->reference);
+}
+
+// The ratios to the reference at declared and at changed inputs, and the changes that turn the
+// order of two methods round. Panels without a ratio at declared inputs are left out.
+GroupedTable SensitivityTable(const json& figure, const PartResult& result,
+                              const std::vector<Panel>& panels) {
+  const std::string metric = MetricOf(figure), reference = ReferenceOf(figure, result);
+  std::vector<std::string> methods;
+  for (const std::size_t i : figure["cells"].get<std::vector<std::size_t>>()) {
+    const std::string& method = result.cells[i].cell->config.method;
+    if (method != reference && std::ranges::find(methods, method) == methods.end())
+      methods.push_back(method);
+  }
+  GroupedTable table{{"input", "factor"}, {}, {}};
+  for (const std::string& method : methods) table.columns.push_back(method + " / " + reference);
+  table.columns.insert(table.columns.end(), {std::string("order that changes"), std::string("n")});
+  std::size_t changes = 0, turns = 0;
+  for (const Panel& panel : panels) {
+    const Setting setting(result, panel, reference, metric);
+    if (std::ranges::none_of(methods, [&](const std::string& method) {
+          return setting.Ratio(Setting::kDeclared, method).has_value();
+        })) {
+      continue;
+    }
+    auto& rows = table.groups.emplace_back(panel.heading, 0).second;
+    for (const Change& change : setting.Changes()) {
+      const bool declared = change == Setting::kDeclared;
+      const auto turned = declared ? std::vector<std::string>() : setting.Turned(change);
+      changes += !declared;
+      turns += !turned.empty();
+      std::vector<std::string> row = {declared ? "as declared" : change.first,
+                                      fmt::format("{:g}", change.second)};
+      for (const std::string& method : methods)
+        row.push_back(RatioText(setting.Ratio(change, method)));
+      row.push_back(fmt::format("{}", fmt::join(turned, "; ")));
+      row.push_back(std::to_string(setting.Blocks(change)));
+      rows.push_back(std::move(row));
+    }
+  }
+  const std::string order = "Order by " + AxisWords(metric) + ": ";
+  table.notes.push_back(
+      order + (turns > 0 ? fmt::format("{} of {} changes reverse part of it.", turns, changes)
+                         : "no change reverses any of it."));
+  return table;
+}
+
+// The cell of a method at a place of the panel; nothing if there is none.
+std::optional<std::size_t> VariantAt(const Panel& panel, const PartResult& result,
+                                     const std::string& method, const std::string& x,
+                                     const json& place) {
+  const auto found = std::ranges::find_if(panel.cells, [&](std::size_t i) {
+    const Cell& cell = *result.cells[i].cell;
+    return cell.config.method == method && ValueOf(cell, x) == place;
+  });
+  return found == panel.cells.end() ? std::nullopt : std::optional(*found);
+}
+
+std::string GainText(const std::optional<Interval>& ratio) {
+  if (!ratio) return kNone;
+  std::string text = ChangeText(ratio->value - 1);
+  if (ratio->has_bounds())
+    text += fmt::format(" [{}, {}]", ChangeText(ratio->low - 1), ChangeText(ratio->high - 1));
+  return text;
+}
+
+// The variants of an ablation: the figure's `methods`, else the methods of its cells in the
+// experiment's order.
+std::vector<std::string> VariantsOf(const json& figure, const PartResult& result) {
+  std::vector<std::string> present;
+  for (const std::size_t i : figure["cells"].get<std::vector<std::size_t>>()) {
+    const std::string& method = result.cells[i].cell->config.method;
+    if (std::ranges::find(present, method) == present.end()) present.push_back(method);
+  }
+  if (!figure.contains("methods")) return present;
+  const json& wanted = figure["methods"];
+  std::vector<std::string> variants;
+  for (const std::string method : wanted.is_array() ? wanted : json::array({wanted}))
+    if (std::ranges::find(present, method) != present.end()) variants.push_back(method);
+  return variants;
+}
+
+// A gain that a paper's figure has, or that its text states ("up to 12 %").
+struct PrintedGain {
+  const PublishedRow* row = nullptr;
+  double ratio = 1;
+};
+
+// The step from a variant of a panel to the next.
+struct AblationStep {
+  std::string variant, before;
+  std::vector<std::pair<json, PrintedGain>> printed = {};  // by place of published rows
+  const PublishedRow* stated = nullptr;
+};
+
+// A step for each variant after the first. `rows` are the panel's.
+std::vector<AblationStep> AblationSteps(const std::vector<std::string>& variants,
+                                        const Panel& panel, const PartResult& result,
+                                        const PublishedRows& published,
+                                        const std::vector<const PublishedRow*>& rows,
+                                        const std::string& x) {
+  const std::string workload =
+      WorkloadLabel(result.cells[panel.cells.front()].cell->config.workload);
+  std::vector<AblationStep> steps;
+  for (std::size_t v = 1; v < variants.size(); ++v) {
+    AblationStep& step = steps.emplace_back(AblationStep{variants[v], variants[v - 1]});
+    for (const PublishedRow* row : rows) {
+      if (row->ours != step.variant || !row->value) continue;
+      const auto base = std::ranges::find_if(rows, [&](const PublishedRow* other) {
+        return other->ours == step.before && other->artifact == row->artifact &&
+               other->Place(x) == row->Place(x) && other->value.value_or(0) != 0;
+      });
+      if (base != rows.end())
+        step.printed.push_back({row->Place(x), {row, *row->value / *(*base)->value}});
+    }
+    for (const PublishedRow& row : published.rows()) {
+      const auto gain = GainOf(row);
+      const bool is_of = gain && row.IsOf(workload) && published.OursOf(gain->of) == step.variant &&
+                         published.OursOf(gain->over) == step.before;
+      if (is_of && step.stated == nullptr) step.stated = &row;
+    }
+  }
+  return steps;
+}
+
+// The rows of a panel in the table of gains.
+std::vector<std::vector<std::string>> AblationRows(const json& figure, const Panel& panel,
+                                                   const PartResult& result,
+                                                   const std::vector<AblationStep>& steps) {
+  const std::string x = AxisOf(figure), metric = MetricOf(figure);
+  std::vector<json> places;
+  for (const std::size_t i : panel.cells) {
+    const json place = ValueOf(*result.cells[i].cell, x);
+    if (std::ranges::find(places, place) == places.end()) places.push_back(place);
+  }
+  std::ranges::stable_sort(places, Before);
+  std::vector<std::vector<std::string>> rows;
+  for (const AblationStep& step : steps) {
+    for (const json& place : places) {
+      const auto cell = VariantAt(panel, result, step.variant, x, place);
+      const auto ratio = cell ? result.RatioTo(*cell, step.before, metric) : std::nullopt;
+      const std::string failure = cell ? ShownFailure(result.cells[*cell]) : "";
+      const auto any = std::ranges::find_if(
+          panel.cells, [&](std::size_t i) { return ValueOf(*result.cells[i].cell, x) == place; });
+      const json theirs_at = place.is_object() ? place.value("gbps", json()) : place;
+      const auto printed = std::ranges::find_if(
+          step.printed, [&](const auto& each) { return each.first == theirs_at; });
+      rows.push_back({fmt::format("{} over {}", step.variant, step.before),
+                      TickText(x, *result.cells[*any].cell),
+                      ratio || failure.empty() ? GainText(ratio) : failure,
+                      printed == step.printed.end() ? kNone : ChangeText(printed->second.ratio - 1),
+                      step.stated ? fmt::format("up to {} %", step.stated->printed) : kNone,
+                      ratio ? std::to_string(ratio->n) : kNone});
+    }
+  }
+  return rows;
+}
+
+// {largest: [row, percent] of the largest printed gain or null, stated: row or null}
+json ToJson(const AblationStep& step) {
+  const auto largest = std::ranges::max_element(step.printed, {},
+                                                [](const auto& each) { return each.second.ratio; });
+  return {{"largest",
+           largest == step.printed.end()
+               ? json()
+               : json::array({largest->second.row->position, 100 * (largest->second.ratio - 1)})},
+          {"stated", step.stated ? json(step.stated->position) : json()}};
 }
 
 // Fills the entry of one figure.
@@ -148,9 +399,10 @@ class Completion {
   // The table of a kind: without its groups, but for a kind whose groups are found at once.
   GroupedTable TableOf(const std::vector<Panel>& panels) const {
     if (kind_ == "ablation") {
-      return {{"step", AxisWords(AxisOf(figure_)), "gain", "published (figure)", "stated", "n"},
-              {},
-              {kGainNote}};
+      return {
+          {"step", AxisWords(AxisOf(figure_)), "gain", "published (figure)", "stated", "n"},
+          {},
+          {"Gain: ours / the variant before − 1, paired over blocks, with its 95 % t interval."}};
     }
     if (kind_ == "breakdown") {
       return {{"method", "part", "ours", "published", "ours / published − 1", "n"},

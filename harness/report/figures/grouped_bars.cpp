@@ -292,14 +292,10 @@ GroupedTable GroupedBarsTable(const json& figure, const PartResult& result, cons
         if (said) ratio += (drawn ? " (text " : "(text ") + RatioText(said->second) + ")";
         line.insert(line.end(), {RatioText(bar.value), ratio.empty() ? kNone : ratio});
       }
-      const auto optional = [](const auto* of, auto value) {
-        return of ? std::optional(value(*of)) : std::nullopt;
-      };
+      const auto our_height = bar.value ? std::optional(bar.value->value) : std::nullopt;
+      const auto their_height = drawn ? std::optional(drawn->second) : std::nullopt;
       line.insert(line.end(),
-                  {ApartText(optional(bar.value ? &*bar.value : nullptr,
-                                      [](const Interval& each) { return each.value; }),
-                             optional(drawn, [](const auto& each) { return each.second; }),
-                             row != nullptr && row->calibrated),
+                  {ApartText(our_height, their_height, row != nullptr && row->calibrated),
                    cell ? std::to_string(cell->Values(metric).size()) : kNone,
                    row ? row->artifact : kNone});
       rows.push_back(std::move(line));

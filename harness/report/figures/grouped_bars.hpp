@@ -11,7 +11,6 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/report/figures/panels.hpp"
-#include "harness/report/figures/published_rows.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {

@@ -1,5 +1,5 @@
-#include "harness/report/figures/published_rows.hpp"
-
+// Reads the published numbers of a figure's entry, and finds the cells and panels with which each
+// is drawn.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +11,8 @@
 
 #include "core/base/expression.hpp"
 #include "harness/catalog/model_table.hpp"
+#include "harness/report/figures/panels.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -103,10 +105,9 @@ std::vector<std::size_t> ImportedFor(const PartResult& part, const CellConfig& c
 }
 
 json PublishedRow::Place(const std::string& x) const {
-  const auto optional = [](const auto& number) { return number ? json(*number) : json(); };
-  if (x == "workers") return optional(setting.workers);
-  if (x == "density") return optional(setting.density);
-  if (x == "link") return optional(setting.gbps);
+  if (x == "workers") return OrNull(setting.workers);
+  if (x == "density") return OrNull(setting.density);
+  if (x == "link") return OrNull(setting.gbps);
   if (x == "workload" && !workload.empty()) return workload;
   return x == "sparsifier" && !setting.sparsifier.empty() ? json(setting.sparsifier) : json();
 }
@@ -270,7 +271,7 @@ void DescribePublished(json& figure, const PublishedRows& published,
     if (!row.hardware.empty()) setting += ", " + row.hardware;
     given["rows"][row.position].update({{"name", row.name()},
                                         {"of", row.workload.empty() ? json() : json(row.workload)},
-                                        {"number", row.value ? json(*row.value) : json()},
+                                        {"number", OrNull(row.value)},
                                         {"from_text", row.from_text},
                                         {"calibrated", row.calibrated},
                                         {"setting", setting}});

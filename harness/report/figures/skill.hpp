@@ -1,5 +1,6 @@
-// Compares predictions of published numbers with formulas and with predictors that need no model. A
-// model has skill if it is nearer than they are.
+// Compares absolute predictions with a paper's measurements on the modelled machines, sums up their
+// errors in tables (a figure of kind "agreement"), and compares them with formulas and with
+// predictors that need no model. A model has skill if it is nearer than they are.
 #pragma once
 
 #include <map>
@@ -10,10 +11,22 @@
 #include <vector>
 
 #include "harness/report/figures/grouped_bars.hpp"
-#include "harness/report/figures/published_rows.hpp"
+#include "harness/report/figures/panels.hpp"
+#include "harness/report/results.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
+
+// The quantile, by straight lines between the sorted values. Precondition: values is not empty.
+double QuantileOf(std::vector<double> values, double part);
+
+// {"pairs": [{cell, theirs, error, unit, calibrated}], "median_error": "2.1 %" or null if no pair
+// counts, "counted", "tables": [{columns, groups: [[heading, rows]], notes}]}. A pair is a cell of
+// the figure, by its position, and its published number. `error` is ours / theirs - 1. Pairs to
+// which a cluster was fitted (`calibration`, as in an experiment) are marked, and count only in the
+// order of methods. It is JSON, because it is a part of the figure's entry.
+nlohmann::json AgreementOf(const nlohmann::json& figure, const PartResult& result,
+                           const std::vector<std::string>& calibration, const Catalog& catalog);
 
 inline constexpr const char* kModel = "the model";
 // A step's computation and wire: all of the shorter hidden, and nothing hidden.
@@ -35,7 +48,7 @@ struct Prediction {
 };
 
 // The predictions of a figure of kind "agreement" with published numbers, whose entry has its pairs
-// (harness/report/agreement.hpp).
+// (AgreementOf).
 std::vector<Prediction> AgreementPredictions(const nlohmann::json& figure,
                                              const PartResult& result);
 

@@ -118,8 +118,8 @@ std::vector<KeyColumn> KeyColumnsOf(const std::vector<json>& configs) {
     alike[shown].push_back(config);
   }
   for (const KeyColumn& column : OtherColumns(configs)) {
-    if (std::any_of(alike.begin(), alike.end(),
-                    [&](const auto& group) { return Differ(group.second, column); })) {
+    if (std::ranges::any_of(alike,
+                            [&](const auto& group) { return Differ(group.second, column); })) {
       columns.push_back(column);
     }
   }
@@ -142,7 +142,7 @@ json KeyValue(const json& config, const KeyColumn& column) {
   const json value = config.value(column.path.substr(0, dot), json());
   if (dot == std::string::npos) return value;
   std::string pointer = column.path.substr(dot);
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  std::ranges::replace(pointer, '.', '/');
   const json::json_pointer at(pointer);
   return value.contains(at) ? value.at(at) : json();
 }
@@ -163,7 +163,7 @@ std::string KeyWords(const std::string& key, const json& value) {
   if (key == "link") return LinkWords(StoredLink(value));
   if (key == "workers") return fmt::format("{} worker{}", value.dump(), value == 1 ? "" : "s");
   std::string name = key;
-  std::replace(name.begin(), name.end(), '_', ' ');
+  std::ranges::replace(name, '_', ' ');
   if (value.is_null() || (value.is_object() && value.empty())) return "no " + name;
   if (value.is_object()) {
     std::string words;
@@ -182,10 +182,8 @@ std::string KeyWords(const std::string& key, const json& value) {
 }
 
 std::span<const MetricColumn> MetricColumnsOf(const Part& part) {
-  const bool convergence = std::any_of(part.cells.begin(), part.cells.end(), [](const Cell& cell) {
-    return cell.json["kind"] == "convergence";
-  });
-  if (convergence) return kConvergence;
+  const auto converges = [](const Cell& cell) { return cell.json["kind"] == "convergence"; };
+  if (std::ranges::any_of(part.cells, converges)) return kConvergence;
   return kThroughput;
 }
 

@@ -78,10 +78,9 @@ std::string Measured(const Profile& profile, double value, const std::string& pl
 }
 
 Table Passes(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
-  Table table;
-  table.title = "Passes, ms";
-  table.columns = {"workload", "ranks",      "link",   "n",   "forward",
-                   "backward", "with hooks", "update", "load"};
+  Table table{.title = "Passes, ms",
+              .columns = {"workload", "ranks", "link", "n", "forward", "backward", "with hooks",
+                          "update", "load"}};
   for (const ProfileOutcome& outcome : outcomes) {
     const CellConfig& config = outcome.config;
     const BackwardTimes backward = outcome.profile.backward.value_or(BackwardTimes());
@@ -105,9 +104,8 @@ Table Passes(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
 }
 
 Table SlowestTensors(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
-  Table table;
-  table.title = "Slowest tensors in backward";
-  table.columns = {"workload", "tensor", "elements", "ms", "of backward"};
+  Table table{.title = "Slowest tensors in backward",
+              .columns = {"workload", "tensor", "elements", "ms", "of backward"}};
   std::set<std::string> shown;
   for (const ProfileOutcome& outcome : outcomes) {
     const BackwardTimes backward = outcome.profile.backward.value_or(BackwardTimes());
@@ -143,10 +141,9 @@ void AddRow(Table& table, const std::string& name, const std::vector<CostModel>&
 }
 
 Table Kernels(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
-  Table table;
-  table.title = fmt::format("Kernels, ns an element of {:g} million at density {}",
-                            1e-6 * static_cast<double>(kElements), kDensity);
-  table.columns = {"kernel"};
+  Table table{.title = fmt::format("Kernels, ns an element of {:g} million at density {}",
+                                   1e-6 * static_cast<double>(kElements), kDensity),
+              .columns = {"kernel"}};
   std::vector<CostModel> costs;
   std::set<std::string> sparsifiers;
   std::set<std::string> quantizers;
@@ -206,11 +203,9 @@ void AddLinkRow(Table& table, const CellConfig& config, const std::string& workl
 }
 
 Table Links(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
-  Table table;
-  table.title = "Links, seconds = alpha + beta * bytes a round";
-  table.columns = {"workload",      "ranks",  "link",         "class",          "alpha, µs",
-                   "beta, ns/byte", "Gbit/s", "RMS residual", "worst residual", "R²",
-                   "points"};
+  Table table{.title = "Links, seconds = alpha + beta * bytes a round",
+              .columns = {"workload", "ranks", "link", "class", "alpha, µs", "beta, ns/byte",
+                          "Gbit/s", "RMS residual", "worst residual", "R²", "points"}};
   for (const ProfileOutcome& outcome : outcomes) {
     for (const auto* link : {&outcome.profile.link, &outcome.profile.node_link}) {
       if (*link) AddLinkRow(table, outcome.config, names(outcome.config), **link);

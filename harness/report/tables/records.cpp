@@ -1,9 +1,8 @@
-#include "harness/report/tables/records.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "harness/report/prediction.hpp"
+#include "harness/report/results.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "harness/catalog/metrics.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/catalog/outside_part.hpp"
-#include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
@@ -133,12 +132,12 @@ std::string Caption(const PartResult& result) {
   }
   caption += HowPaired(result);
   if (const auto target = TargetOf(*result.part)) caption += fmt::format("; target {:g}", *target);
-  if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
+  if (std::ranges::any_of(result.cells, [](const CellResult& cell) {
         return cell.Mean("step_uncertainty").has_value();
       })) {
     caption += "; ± of modelled steps and throughput: from the profile's errors of measurement";
   }
-  if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
+  if (std::ranges::any_of(result.cells, [](const CellResult& cell) {
         return !cell.trials.empty() && !cell.trials.begin()->second->launch.draws.empty();
       })) {
     caption +=
@@ -168,14 +167,52 @@ std::string MethodText(const Cell& cell, Table& table) {
   return fmt::format("{} [{}]", method, table.NoteOf("in Python: " + kinds));
 }
 
+// The origin of a number, as the import recorded it.
+json SaidOf(const TrialRow& row) {
+  const json& provenance = row.provenance;
+  return provenance.is_object() ? provenance.value("imported", json::object()) : json::object();
+}
+
+std::string ImportedValue(const ImportedCell& cell, const std::string& metric) {
+  const auto interval = cell.result.Over(metric);
+  const auto average = cell.result.Average(metric);
+  if (!average) return kNone;
+  std::string text = Quantity(average->value, cell.any->units.at(metric));
+  if (cell.any->units.at(metric) == "accuracy" || cell.any->units.at(metric) == "f1")
+    text = fmt::format("{:.4g} {}", average->value, cell.any->units.at(metric));
+  if (interval && interval->has_bounds())
+    return text + SpreadText(*interval, cell.any->units.at(metric));
+  const json said = SaidOf(*cell.any);
+  if (metric != cell.any->config.value("metric", std::string())) return text;
+  if (const double error = said.value("standard_error", 0.0); error > 0)
+    text += fmt::format(" ± {:.1f} %", 100 * 1.96 * error);
+  if (const double deviation = said.value("deviation", 0.0); deviation > 0)
+    text += fmt::format(", ± {:.1f} % as stated", 100 * deviation);
+  return text;
+}
+
+// The time of a step, or the time to the target.
+std::string TimeText(const ImportedCell& cell) {
+  if (cell.any->metrics.contains("seconds_to_target"))
+    return ImportedValue(cell, "seconds_to_target") + " to target";
+  return cell.any->metrics.contains("step_seconds")
+             ? ImportedValue(cell, "step_seconds") + " a step"
+             : kNone;
+}
+
+std::string SampleText(const ImportedCell& cell) {
+  const std::size_t runs = cell.result.trials.size();
+  const std::size_t steps = SaidOf(*cell.any).value("steps", std::size_t{0});
+  if (runs > 1) return fmt::format("{} runs", runs);
+  return steps > 0 ? fmt::format("{} steps", steps) : "1";
+}
+
 }  // namespace
 
 Table ResultTable(const PartResult& result, const Catalog& catalog,
                   std::span<const std::string> named) {
   const Part& part = *result.part;
-  Table table;
-  table.title = part.title;
-  table.caption = Caption(result);
+  Table table{.title = part.title, .caption = Caption(result)};
   const auto keys = KeyColumnsOf(part);
   const auto metrics = ShownColumns(result, named);
   table.AddColumn("method", 'l');
@@ -220,19 +257,8 @@ Table ResultTable(const PartResult& result, const Catalog& catalog,
 }
 
 const char* ComparisonSign(Comparison comparison) {
-  switch (comparison) {
-    case Comparison::kLess:
-      return "<";
-    case Comparison::kAtMost:
-      return "<=";
-    case Comparison::kEquals:
-      return "=";
-    case Comparison::kAtLeast:
-      return ">=";
-    case Comparison::kMore:
-      return ">";
-  }
-  return "?";
+  static constexpr const char* kSigns[] = {"<", "<=", "=", ">=", ">"};
+  return kSigns[static_cast<std::size_t>(comparison)];
 }
 
 ClaimWords WordsOf(const ClaimResult& judged) {
@@ -271,18 +297,17 @@ ClaimWords WordsOf(const ClaimResult& judged) {
 }
 
 Table ClaimTable(const PartResult& result) {
-  Table table;
-  table.title = result.part->title + ": claims";
-  table.caption = Caption(result) +
-                  "; ratios: geometric means of paired blocks, differences and values: means, each "
-                  "with its t interval";
-  table.columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"};
-  table.alignment = "lllrrll";
+  Table table{
+      .title = result.part->title + ": claims",
+      .caption = Caption(result) +
+                 "; ratios: geometric means of paired blocks, differences and values: means, each "
+                 "with its t interval",
+      .columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"},
+      .alignment = "lllrrll"};
   std::set<std::pair<std::string, std::string>> seen;
   const auto& claims = result.part->claims;
-  const bool alike = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
-    return !seen.emplace(claim.quote, claim.metric).second;
-  });
+  const bool alike = std::ranges::any_of(
+      claims, [&](const Claim& claim) { return !seen.emplace(claim.quote, claim.metric).second; });
   for (const char* cell : {"of", "over"}) {
     if (alike) table.AddColumn(cell, 'l');
   }
@@ -301,8 +326,7 @@ Table ClaimTable(const PartResult& result) {
 }
 
 Table PredictionTable(const Part& part, const PredictionSummary& summary) {
-  Table table;
-  table.title = part.title + ": predicted against live step time";
+  Table table{.title = part.title + ": predicted against live step time"};
   std::vector<json> configs;
   for (const auto& cell : summary.cells) configs.push_back(cell.cell->json);
   const auto keys = KeyColumnsOf(configs);
@@ -358,6 +382,72 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
         *summary.median_error < nearer ? "skill" : "no skill"));
   }
   return table;
+}
+
+std::string DoubtOf(const ImportedCell& cell) {
+  std::string doubt = SaidOf(*cell.any).value("doubt", std::string());
+  for (const TrialRow* other : cell.contradicting) {
+    const auto& [metric, value] = *other->metrics.begin();
+    doubt += fmt::format("{}another import, {}, has {} for it", doubt.empty() ? "" : "; ",
+                         other->trial_id, Quantity(value, other->units.at(metric)));
+  }
+  return doubt;
+}
+
+Table ImportedTable(std::string title, std::span<const ImportedCell> cells) {
+  Table table{.title = std::move(title),
+              .caption = "imported: results of others, compared with nothing",
+              .columns = {"system", "method", "workload", "workers", "density", "batch", "value",
+                          "time", "n", "source"}};
+  for (const ImportedCell& cell : cells) {
+    const TrialRow& row = *cell.any;
+    const json& config = row.config;
+    const auto key = [&](const char* name) { return KeyText(config, {name, name}); };
+    const std::string metric = config.value("metric", std::string());
+    std::vector<std::string> words = {row.part,
+                                      row.method,
+                                      WorkloadLabel(row.workload),
+                                      std::to_string(row.workers),
+                                      key("density"),
+                                      key("batch_per_worker"),
+                                      ImportedValue(cell, metric),
+                                      TimeText(cell),
+                                      SampleText(cell),
+                                      row.system.value("source", std::string())};
+    if (const std::string doubt = DoubtOf(cell); !doubt.empty())
+      words[6] += fmt::format(" [{}]", table.NoteOf(doubt));
+    table.rows.push_back(std::move(words));
+  }
+  return table;
+}
+
+json ImportedJson(std::span<const ImportedCell> cells) {
+  json results = json::array();
+  for (const ImportedCell& cell : cells) {
+    const TrialRow& row = *cell.any;
+    json result = json::object();
+    for (const char* key : {"method", "workers", "density", "sparsifier", "batch_per_worker",
+                            "network_gbps", "target", "metric"})
+      result[key] = row.config.value(key, json());
+    result["workload"] = row.workload;
+    result["system"] = row.part;
+    result["source"] = row.system.value("source", json());
+    result["stated"] = SaidOf(row).value("stated", json());
+    result["doubt"] = DoubtOf(cell);
+    result["n"] = cell.result.trials.size();
+    result["metrics"] = json::object();
+    for (const auto& [name, value] : row.metrics) {
+      json interval = IntervalJson(cell.result.Average(std::string(name)));
+      interval["unit"] = row.units.at(name);
+      result["metrics"][std::string(name)] = std::move(interval);
+    }
+    result["trials"] = json::array();
+    for (const auto& [block, trial] : cell.result.trials)
+      result["trials"].push_back(
+          {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
+    results.push_back(std::move(result));
+  }
+  return results;
 }
 
 }  // namespace sparfuse::harness

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "harness/advise/advice_text.hpp"
 #include "harness/advise/input_effects.hpp"
 #include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/catalog.hpp"
@@ -60,30 +59,26 @@ std::string WithHost(double value, double low, double high) {
 
 class Advising : public ::testing::Test {
  protected:
-  ProfileFolders profiles() const { return {folder_.path()}; }
   void Write(const std::string& name, const std::string& text) {
     std::ofstream(folder_.path() / (name + ".toml")) << text;
   }
   static AdviceRequest Ask(const std::string& cluster, std::vector<std::string> methods = {}) {
-    AdviceRequest request;
-    request.workload = "digits-resnet";
-    request.cluster = cluster;
-    request.workers = {4, 8};
-    request.methods = std::move(methods);
-    return request;
+    return {.workload = "digits-resnet",
+            .cluster = cluster,
+            .workers = {4, 8},
+            .methods = std::move(methods)};
   }
   Advice Answer(const AdviceRequest& request) {
-    const ProfileFolders folders = profiles();
-    return Adviser(catalog_, folders, request, {}, nullptr).Answer();
+    return Adviser(catalog_, folders_, request, {}, nullptr).Answer();
   }
 
   const Catalog catalog_ = BuiltInCatalog();
-  TemporaryFolder folder_;
+  const TemporaryFolder folder_;
+  const ProfileFolders folders_{folder_.path()};
 };
 
 TEST_F(Advising, RanksByWhatTrialsOfTheSameCellsAndDrawsSay) {
   Write("c", WithHost(20, 5, 80));
-  const ProfileFolders folders = profiles();
   const Advice advice = Answer(Ask("c", {"wfbp", "dense", "syncea", "powersgd"}));
   ASSERT_EQ(advice.rankings.size(), 2u);
   EXPECT_TRUE(advice.left_out.empty());
@@ -92,7 +87,7 @@ TEST_F(Advising, RanksByWhatTrialsOfTheSameCellsAndDrawsSay) {
     std::map<std::string, Outcome> outcomes;
     for (const RankedMethod& each : ranking.methods) {
       const auto drawn = [&](int draw) {
-        return DeclaredProfile(DrawnCluster(folders, "c", draw), each.cell);
+        return DeclaredProfile(DrawnCluster(folders_, "c", draw), each.cell);
       };
       outcomes[each.cell.method] =
           RunModelledTrial(FirstTrial(each.cell), drawn(0), drawn, folder_.path());
@@ -207,8 +202,7 @@ TEST_F(Advising, WinnersAlongASweepAreThoseOfFilesThatDeclareItsPoints) {
 
 TEST_F(Advising, PhasePointsHaveTheWinnersOfTheRanking) {
   Write("c", WithHost(20, 5, 80));
-  const ProfileFolders folders = profiles();
-  Adviser adviser(catalog_, folders, Ask("c", {"wfbp", "dense", "syncea"}), {}, nullptr);
+  Adviser adviser(catalog_, folders_, Ask("c", {"wfbp", "dense", "syncea"}), {}, nullptr);
   const Advice advice = adviser.Answer();
   const auto phase = adviser.Phase({1, 4}, {4, 8});
   ASSERT_EQ(phase.size(), 4u);
@@ -239,10 +233,9 @@ TEST_F(Advising, UtilisationsNeedTheRatesThatBytesSayWhereNothingElseTakesTime) 
                            "host_memory_gbytes_per_s", "intra_node_gbps"})
     text += instant(rate, 1e8);
   Write("c", text + instant("inter_node_gbps", 10) + instant("compute_tflops", 0.1));
-  const ProfileFolders folders = profiles();
   AdviceRequest request = Ask("c", {"dense", "diloco", "local-sgd", "shadowsync"});
   request.workers = {4};
-  Adviser adviser(catalog_, folders, request, {}, nullptr);
+  Adviser adviser(catalog_, folders_, request, {}, nullptr);
   std::map<std::string, NeededRates> rates;
   for (NeededRates& each : adviser.Rates()) rates[each.method] = std::move(each);
   ASSERT_EQ(rates.size(), 4u);
@@ -297,9 +290,8 @@ TEST_F(Advising, TheExperimentThatKeepsItHasTheRankedCells) {
   request.densities = {0.01, 0.001};
   request.batch = 16;
   const Advice advice = Answer(request);
-  const ProfileFolders folders = profiles();
   const Experiment experiment = ParseExperiment(
-      TomlFile::Parse(AdviceToml(advice, nullptr), "advice.toml"), catalog_, folders);
+      TomlFile::Parse(AdviceToml(advice, nullptr), "advice.toml"), catalog_, folders_);
   std::set<std::string> kept, ranked;
   for (const Cell& cell : experiment.parts.front().cells) kept.insert(cell.config_hash);
   for (const Ranking& ranking : advice.rankings) {
@@ -316,7 +308,7 @@ TEST(CardMemory, CountsWhatWeightsAndOutputsTake) {
   EXPECT_NEAR(memory.filled_gbytes, 1e-9 * (16 * 152 + 10 * 8 * 800), 1e-12);
   EXPECT_EQ(memory.larger_batch, 64);  // 0.41 of the 1 MB; 128 fills 0.82
   EXPECT_TRUE(memory.mostly_empty());
-  EXPECT_NE(NoteOn(memory, 10).find("--batch 64"), std::string::npos) << NoteOn(memory, 10);
+  EXPECT_SAYS(NoteOn(memory, 10), "--batch 64");
   EXPECT_EQ(NoteOn(MemoryOf(layers, 0.001, 64), 64), "");
   EXPECT_EQ(NoteOn(MemoryOf(layers, 0, 10), 10), "");
 }

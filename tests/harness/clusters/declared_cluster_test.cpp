@@ -2,7 +2,6 @@
 #include "harness/clusters/declared_cluster.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
-#include "harness/clusters/cluster_presets.hpp"
+#include "harness/clusters/cluster_text.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
@@ -49,6 +48,11 @@ std::string LocalWith(const std::string& old, const std::string& now) {
 
 DeclaredCluster Parse(const std::string& text) {
   return ParseDeclaredCluster(TomlFile::Parse(text, "cluster.toml"), kProfiles);
+}
+
+// What is said of a cluster's file that is wrong.
+std::string WrongIn(const std::string& text) {
+  return ErrorOf([&] { Parse(text); });
 }
 
 TEST(DeclaredCluster, CalibrationComesAsNearToItsReferencesAsItCan) {
@@ -94,7 +98,7 @@ TEST(DeclaredCluster, APublishedResultIsNoInput) {
 
 TEST(DeclaredCluster, MistakesNameFileLineKeyAndWhatWasExpected) {
   const auto error = [](const std::string& old, const std::string& now) {
-    return ErrorOf([&] { Parse(LocalWith(old, now)); });
+    return WrongIn(LocalWith(old, now));
   };
   EXPECT_SAYS(error("inter_node_us  ", "inter_node_ns  "), "inter_node_us");
   EXPECT_SAYS(error("value = 100,", "value = -1,"), "a number from 1e-09 to 1000000000");
@@ -130,44 +134,36 @@ CostModel CostOn(const DeclaredCluster& cluster, const CellConfig& config) {
 
 TEST(DeclaredCluster, TimesOfAWorkloadFollowItsWork) {
   const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
-  const json own = ToJson(ProfileOn(local, ConfigOf("resnet152-imagenet", 16)));
-  EXPECT_NEAR(own.at("backward").at("forward_seconds").get<double>(), 22.14e-3, 1e-9);
-  double backward = 0;
-  for (const json& tensor : own.at("backward").at("tensors"))
-    backward += tensor.at("seconds").get<double>();
-  EXPECT_NEAR(backward, 30.87e-3, 1e-9);
-  const json twice = ToJson(ProfileOn(local, ConfigOf("resnet152-imagenet", 32)));
-  EXPECT_NEAR(twice.at("backward").at("forward_seconds").get<double>(), 2 * 22.14e-3, 1e-9);
+  const auto times = [&](const char* workload, int batch) {
+    return *ProfileOn(local, ConfigOf(workload, batch)).backward;
+  };
+  EXPECT_NEAR(times("resnet152-imagenet", 16).forward_seconds, 22.14e-3, 1e-9);
+  EXPECT_NEAR(times("resnet152-imagenet", 16).backward_seconds(), 30.87e-3, 1e-9);
+  EXPECT_NEAR(times("resnet152-imagenet", 32).forward_seconds, 2 * 22.14e-3, 1e-9);
   const double ratio = workloads::LayersOf("resnet50-imagenet").macs() /
                        workloads::LayersOf("resnet152-imagenet").macs();
-  const json small = ToJson(ProfileOn(local, ConfigOf("resnet50-imagenet", 16)));
-  EXPECT_NEAR(small.at("backward").at("forward_seconds").get<double>(), ratio * 22.14e-3, 1e-9);
+  EXPECT_NEAR(times("resnet50-imagenet", 16).forward_seconds, ratio * 22.14e-3, 1e-9);
 }
 
 TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
   const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   const auto profile = [&](const std::map<std::string, double>& inputs) {
-    return ToJson(ProfileOn(local, ConfigOf("bert-large-squad", 4, inputs)));
+    return ProfileOn(local, ConfigOf("bert-large-squad", 4, inputs));
   };
-  const json base = profile({});
-  const json slower = profile({{"host_overhead", 2}});
-  EXPECT_DOUBLE_EQ(slower.at("exchange_host_seconds"),
-                   2 * base.at("exchange_host_seconds").get<double>());
+  const Profile base = profile({}), slower = profile({{"host_overhead", 2}});
+  EXPECT_DOUBLE_EQ(*slower.exchange_host_seconds, 2 * *base.exchange_host_seconds);
   // Of the passes, only the host's time in the update changes.
-  json passes = slower.at("backward");
-  EXPECT_NEAR(passes.at("update_seconds").get<double>() -
-                  base.at("backward").at("update_seconds").get<double>(),
-              1e-6 * local.Value("update_host_us_a_tensor") *
-                  static_cast<double>(passes.at("tensors").size()),
-              1e-12);
-  passes["update_seconds"] = base.at("backward").at("update_seconds");
-  EXPECT_EQ(passes, base.at("backward"));
-  EXPECT_EQ(slower.at("links"), base.at("links"));
-  const json wider = profile({{"bandwidth", 2}});
-  EXPECT_DOUBLE_EQ(wider.at("links").at("inter_node").at("seconds_per_byte").get<double>() * 2,
-                   base.at("links").at("inter_node").at("seconds_per_byte").get<double>());
-  EXPECT_EQ(wider.at("links").at("inter_node").at("alpha_seconds"),
-            base.at("links").at("inter_node").at("alpha_seconds"));
+  BackwardTimes passes = *slower.backward;
+  EXPECT_NEAR(
+      passes.update_seconds - base.backward->update_seconds,
+      1e-6 * local.Value("update_host_us_a_tensor") * static_cast<double>(passes.tensors.size()),
+      1e-12);
+  passes.update_seconds = base.backward->update_seconds;
+  EXPECT_EQ(passes, *base.backward);
+  EXPECT_EQ(slower.links, base.links);
+  const DeclaredLink wider = profile({{"bandwidth", 2}}).links.at("inter_node");
+  EXPECT_DOUBLE_EQ(wider.seconds_per_byte * 2, base.links.at("inter_node").seconds_per_byte);
+  EXPECT_EQ(wider.alpha_seconds, base.links.at("inter_node").alpha_seconds);
 }
 
 TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
@@ -182,8 +178,7 @@ TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
   EXPECT_DOUBLE_EQ(slowdown(local, 0.5), 1);  // no faster than alone
   const DeclaredCluster without = Parse(LocalWith(given, "# {"));
   EXPECT_DOUBLE_EQ(slowdown(without, 1), 1);
-  EXPECT_SAYS(ErrorOf([&] { Parse(LocalWith("value = 1.35", "value = 0.9")); }),
-              "a number from 1 to 100");
+  EXPECT_SAYS(WrongIn(LocalWith("value = 1.35", "value = 0.9")), "a number from 1 to 100");
 }
 
 TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
@@ -277,9 +272,7 @@ TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
   for (const LinkCost& link : cost.links) EXPECT_DOUBLE_EQ(link.seconds_per_extra_message, 24e-6);
   AddDeclaredLinks(cost, profile(none, {}));
   for (const LinkCost& link : cost.links) EXPECT_EQ(link.seconds_per_extra_message, 0);
-  const auto refused = [&](const std::string& now) {
-    return ErrorOf([&] { Parse(LocalWith(line, now)); });
-  };
+  const auto refused = [&](const std::string& now) { return WrongIn(LocalWith(line, now)); };
   EXPECT_SAYS(refused("message_us = { value = -1,"), "a number from 0 to 1000000000");
   EXPECT_SAYS(refused("message_us = { valu = 0,"), "valu");
 }
@@ -287,15 +280,12 @@ TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
 TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
   const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
-  const json there = ToJson(DeclaredProfile(local, ConfigOf("bert-large-squad", 4)).front());
-  const json here = ToJson(DeclaredProfile(cloud, ConfigOf("bert-large-squad", 4)).front());
-  EXPECT_EQ(here.at("calibration"), there.at("calibration"));
-  EXPECT_NEAR(here.at("profile").at("backward").at("forward_seconds").get<double>(),
-              cloud.Value("compute_ratio") *
-                  there.at("profile").at("backward").at("forward_seconds").get<double>(),
-              1e-12);
-  EXPECT_EQ(here.at("profile").at("exchange_host_seconds"),
-            there.at("profile").at("exchange_host_seconds"));
+  const ProfileOutcome there = DeclaredProfile(local, ConfigOf("bert-large-squad", 4)).front();
+  const ProfileOutcome here = DeclaredProfile(cloud, ConfigOf("bert-large-squad", 4)).front();
+  EXPECT_EQ(here.calibration, there.calibration);
+  EXPECT_NEAR(here.profile.backward->forward_seconds,
+              cloud.Value("compute_ratio") * there.profile.backward->forward_seconds, 1e-12);
+  EXPECT_EQ(here.profile.exchange_host_seconds, there.profile.exchange_host_seconds);
   EXPECT_NEAR(cloud.Value("selection_ns_an_element") * cloud.Value("memory_gbytes_per_s"),
               local.Value("selection_ns_an_element") * local.Value("memory_gbytes_per_s"), 1e-9);
 }
@@ -439,17 +429,15 @@ TEST(DeclaredCluster, StandsAlone) {
   const DeclaredCluster alone = Parse(kAlone);
   EXPECT_TRUE(alone.references.empty());
   CellConfig config = ConfigOf("bert-large-squad", 4, {}, 16, 8);
-  const json profile = ToJson(ProfileOn(alone, config));
+  const Profile profile = ProfileOn(alone, config);
   const workloads::LayerTable& layers = workloads::LayersOf("bert-large-squad");
-  EXPECT_NEAR(profile.at("backward").at("forward_seconds").get<double>(),
-              2 * 4 * layers.macs() / 300e12, 1e-12);
-  EXPECT_NEAR(profile.at("links").at("inter_node").at("seconds_per_byte").get<double>(), 1 / 400e9,
+  EXPECT_NEAR(profile.backward->forward_seconds, 2 * 4 * layers.macs() / 300e12, 1e-12);
+  EXPECT_NEAR(profile.links.at("inter_node").seconds_per_byte, 1 / 400e9,
               1e-18);  // over the node's eight cards
-  const double update = profile.at("backward").at("update_seconds");
+  const double update = profile.backward->update_seconds;
   config.workers = 1;
-  EXPECT_NEAR(
-      update - ToJson(ProfileOn(alone, config)).at("backward").at("update_seconds").get<double>(),
-      3e-6 * static_cast<double>(layers.tensors.size()), 1e-12);
+  EXPECT_NEAR(update - ProfileOn(alone, config).backward->update_seconds,
+              3e-6 * static_cast<double>(layers.tensors.size()), 1e-12);
 }
 
 TEST(DeclaredCluster, StatedStepsOfOneCardAndOfSeveralCalibrate) {
@@ -493,9 +481,7 @@ TEST(DeclaredCluster, AReferenceMayBeARatioOfTwoSteps) {
   EXPECT_NEAR(Modelled(met, own) / Modelled(met, other), 1.5, 1e-6);
   EXPECT_LT(met.Value("inter_node_efficiency"), 0.5);
   EXPECT_TRUE(met.Find("inter_node_efficiency")->remark.empty());
-  const auto error = [&](const std::string& lines) {
-    return ErrorOf([&] { Parse(text + lines); });
-  };
+  const auto error = [&](const std::string& lines) { return WrongIn(text + lines); };
   EXPECT_SAYS(error("ratio = 1.5\n"), "ratio needs over");
   EXPECT_SAYS(error("over = { density = 0.01 }\n"), "expected a ratio, or a row");
   EXPECT_SAYS(error("ratio = 1.5\nover = { densty = 0.01 }\n"), "did you mean \"density\"");
@@ -569,7 +555,7 @@ TEST(DeclaredCluster, GathersAsItsFileSays) {
   EXPECT_EQ(gathered_by(""), AllGatherBy::kRing);
   EXPECT_EQ(gathered_by("all_gather = \"ring\"\n"), AllGatherBy::kRing);
   EXPECT_EQ(gathered_by("all_gather = \"two-level\"\n"), AllGatherBy::kTwoLevel);
-  EXPECT_SAYS(ErrorOf([&] { Parse("all_gather = \"tree\"\n" + std::string(kAlone)); }),
+  EXPECT_SAYS(WrongIn("all_gather = \"tree\"\n" + std::string(kAlone)),
               "all_gather = \"tree\": expected one of ring, two-level");
 }
 
@@ -638,7 +624,7 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
     EXPECT_TRUE(taken.contains(key)) << key;
     EXPECT_FALSE(ToJson(ProfileOn(Parse(kAlone), config)).contains(key)) << key;
   }
-  EXPECT_SAYS(ErrorOf([&] { Parse("host = \"inline\"\n" + std::string(kAlone)); }),
+  EXPECT_SAYS(WrongIn("host = \"inline\"\n" + std::string(kAlone)),
               "host = \"inline\": expected one of beside, in-line");
 }
 
@@ -662,8 +648,8 @@ TEST(DeclaredCluster, AShaperHasAGoodputOfItsOwn) {
         ("inter_node_efficiency = { value = 0.25, kind = \"declared\", source = \"t\" }\n" + more));
     CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
     config.link = link;
-    const json links = ToJson(ProfileOn(cluster, config)).at("links");
-    return 8e-9 / 8 / links.at("inter_node").at("seconds_per_byte").get<double>();  // a card's
+    const auto links = ProfileOn(cluster, config).links;
+    return 8e-9 / 8 / links.at("inter_node").seconds_per_byte;  // a card's
   };
   const std::string shaper =
       "shaper_efficiency = { value = 0.9, kind = \"measured\", source = \"iperf3\" }\n";
@@ -824,7 +810,7 @@ TEST(ClusterStacks, CopyPayloadsToTheHostWhereTheySendThose) {
     if (KernelCosts(ProfileOf(profile, "profile")).stages_payloads) staged.insert(name);
   }
   EXPECT_EQ(staged, (std::set<std::string>{"gloo", "mpi-staged"}));
-  EXPECT_SAYS(ErrorOf([&] { Parse("staging = \"payload\"\n" + std::string(kAlone)); }),
+  EXPECT_SAYS(WrongIn("staging = \"payload\"\n" + std::string(kAlone)),
               "staging = \"payload\": expected one of elements, payloads");
 }
 
@@ -841,7 +827,7 @@ TEST(ClusterStacks, SayWhoseBuffersAreBroadcast) {
       broadcast[name] = cluster.buffers == BuffersBy::kTree ? 2 : 1;
   }
   EXPECT_EQ(broadcast, (std::map<std::string, double>{{"gloo", 2}, {"pytorch-nccl", 1}}));
-  EXPECT_SAYS(ErrorOf([&] { Parse("buffers = \"rings\"\n" + std::string(kAlone)); }),
+  EXPECT_SAYS(WrongIn("buffers = \"rings\"\n" + std::string(kAlone)),
               "buffers = \"rings\": expected one of local, ring, tree");
 }
 
@@ -876,13 +862,12 @@ TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
     EXPECT_GT(cluster.Value("exchange_host_us"), 0) << name;
     EXPECT_EQ(cluster.stack, name);
   }
-  const auto error = [&](const std::string& text) { return ErrorOf([&] { Parse(text); }); };
-  EXPECT_SAYS(error("stack = \"horovod-ncl\"\n" + std::string(kAlone)),
+  EXPECT_SAYS(WrongIn("stack = \"horovod-ncl\"\n" + std::string(kAlone)),
               "cluster.toml:1: unknown stack \"horovod-ncl\"; did you mean \"horovod-nccl\"?");
-  const std::string without = error("stack = \"pytorch-nccl\"\n" + std::string(kAlone));
+  const std::string without = WrongIn("stack = \"pytorch-nccl\"\n" + std::string(kAlone));
   EXPECT_SAYS(without, "[nccl] is missing");
   EXPECT_SAYS(without, "stack \"pytorch-nccl\" needs");
-  const std::string neither = error(AloneWithout("exchange_host_us"));
+  const std::string neither = WrongIn(AloneWithout("exchange_host_us"));
   EXPECT_SAYS(neither, "exchange_host_us is missing");
   EXPECT_SAYS(neither, "or a stack that states it");
   // [nccl] describes the machine: it may stay if the file chooses another all-reduce than its
@@ -891,7 +876,7 @@ TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
   const DeclaredCluster tree = Parse("stack = \"pytorch-nccl\"\nall_reduce = \"tree\"\n" + rest);
   EXPECT_EQ(tree.all_reduce, AllReduceBy::kTree);
   EXPECT_EQ(tree.against_stack.size(), 1u);
-  EXPECT_SAYS(error("all_reduce = \"tree\"\n" + std::string(kAlone) + nccl), "or with a stack");
+  EXPECT_SAYS(WrongIn("all_reduce = \"tree\"\n" + std::string(kAlone) + nccl), "or with a stack");
 }
 
 // A stack's file is checked completely, whether or not a cluster needs each of its numbers.
@@ -1263,12 +1248,13 @@ TEST(DeclaredCluster, ACellMustFitItsCluster) {
                   .config.inputs.empty());
 }
 
+const std::string kHeader =
+    "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
+    "value,unit,source,confidence\n";
+
 TEST(Published, QuotedFieldsRangesAndMistakes) {
-  const std::string header =
-      "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
-      "value,unit,source,confidence\n";
   const auto rows =
-      ParsePublished(header + "P,F1,w,m,d,8,n,\"A, \"\"B\"\"\",s,0.01,x,1.5e-3,s,src,high\n" +
+      ParsePublished(kHeader + "P,F1,w,m,d,8,n,\"A, \"\"B\"\"\",s,0.01,x,1.5e-3,s,src,high\n" +
                          "P,text,w,m,d,8,n,A,s,0.01,x,28.20-58.28,%,src,high\n",
                      "numbers.csv");
   ASSERT_EQ(rows.size(), 2u);
@@ -1276,21 +1262,18 @@ TEST(Published, QuotedFieldsRangesAndMistakes) {
   EXPECT_DOUBLE_EQ(rows[0].value.value(), 1.5e-3);
   EXPECT_FALSE(rows[1].value.has_value());
   EXPECT_EQ(rows[1].stated, "28.20-58.28");
-  EXPECT_SAYS(ErrorOf([&] { ParsePublished(header + "P,F1\n", "numbers.csv"); }),
+  EXPECT_SAYS(ErrorOf([&] { ParsePublished(kHeader + "P,F1\n", "numbers.csv"); }),
               "numbers.csv:2: 2 fields");
   EXPECT_SAYS(ErrorOf([&] {
-                ParsePublished(header + "P,F1,w,m,d,8,n,A,s,0.01,x,,s,src,h\n", "numbers.csv");
+                ParsePublished(kHeader + "P,F1,w,m,d,8,n,A,s,0.01,x,,s,src,h\n", "numbers.csv");
               }),
               "value is empty");
 }
 
 TEST(Published, AMeanMayHaveItsDeviation) {
-  const std::string header =
-      "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
-      "value,unit,source,confidence\n";
   const std::string row = "P,t,w,m,d,8,n,A,none,1.0,throughput,";
-  const auto rows = ParsePublished(header + row + "925.020 +- 4.42,samples/s,src,verbatim\n" + row +
-                                       "253.1,samples/s,src,verbatim\n",
+  const auto rows = ParsePublished(kHeader + row + "925.020 +- 4.42,samples/s,src,verbatim\n" +
+                                       row + "253.1,samples/s,src,verbatim\n",
                                    "numbers.csv");
   EXPECT_DOUBLE_EQ(rows[0].value.value(), 925.02);
   EXPECT_DOUBLE_EQ(rows[0].deviation.value(), 4.42);
@@ -1298,7 +1281,8 @@ TEST(Published, AMeanMayHaveItsDeviation) {
   EXPECT_FALSE(rows[1].deviation.has_value());
   for (const std::string wrong : {"925 +- some", "about +- 3"}) {
     EXPECT_SAYS(ErrorOf([&] {
-                  ParsePublished(header + row + wrong + ",samples/s,src,verbatim\n", "numbers.csv");
+                  ParsePublished(kHeader + row + wrong + ",samples/s,src,verbatim\n",
+                                 "numbers.csv");
                 }),
                 "numbers.csv:2: value \"" + wrong + "\": expected two numbers around +-");
   }

@@ -13,7 +13,6 @@
 #include "tests/harness/clusters/declared.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
-#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

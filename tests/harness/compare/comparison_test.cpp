@@ -9,6 +9,8 @@
 #include "harness/compare/comparison_table.hpp"
 #include "harness/records/node.hpp"
 #include "harness/store/origin.hpp"
+#include "tests/harness/compare/modelled/compared_sides.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -26,46 +28,31 @@ json ConfigOf(const std::string& method, int workers) {
           {"density", dense ? 1.0 : 0.01}};
 }
 
-class Comparing : public ::testing::Test {
+class Comparing : public ::testing::Test, protected TwoSides {
  protected:
-  Comparing() {
-    for (const char* name : {"a", "b"}) {
-      sides_.push_back(
-          SystemSide{name, std::string("machine ") + name, {}, [](const TrialRow& row) {
-                       return json{{"plans", json::array({row.provenance["plan"]})}};
-                     }});
-    }
-  }
+  Comparing()
+      : TwoSides([](const TrialRow& row) {
+          return json{{"plans", json::array({row.provenance["plan"]})}};
+        }) {}
 
   TrialRow& Add(std::size_t side, const std::string& method, int block, double throughput,
                 int workers = 2) {
     TrialRow row;
-    row.trial_id = sides_[side].name + std::to_string(sides_[side].rows.size());
-    row.experiment = "e";
     row.part = "p";
-    row.kind = "throughput";
     row.mode = "measured";
     row.method = method;
     row.workers = workers;
     row.config = ConfigOf(method, workers);
     row.config_hash = method + std::to_string(workers);
-    row.system_hash = sides_[side].name;
-    row.system = {{"cpu_model", "cpu " + sides_[side].name},
-                  {"cores", 2},
-                  {"memory_gib", 4},
-                  {"gpus", json::array()}};
     row.provenance = {{"machine", {{"placement", json::array({"n1", "n2"})}}},
                       {"software", {{"mpi", "4.1"}}},
                       {"plan", {{"unit_sizes", "1,1"}}}};
     row.revisions = {{"method:" + method, 1}};
-    row.status = "ok";
     row.block = block;
     row.metrics = {{"throughput", throughput},
                    {"step_seconds", 1 / throughput},
                    {"exposed_communication_seconds", 0.5 / throughput}};
-    row.units = {{"throughput", "images/s"}};
-    sides_[side].rows.push_back(row);
-    return sides_[side].rows.back();
+    return AddRow(side, std::move(row));
   }
 
   // Adds blocks of dense and of a method that is `times` times as fast.
@@ -77,6 +64,10 @@ class Comparing : public ::testing::Test {
     }
   }
 
+  void AddEqualSides() {
+    for (const std::size_t side : {0u, 1u}) AddBlocks(side, 100, 1.5);
+  }
+
   SystemComparison Compared() const { return CompareSystems(sides_, request_); }
   const ComparedCell& Only(const SystemComparison& comparison) const {
     EXPECT_EQ(comparison.parts.size(), 1u);
@@ -86,7 +77,6 @@ class Comparing : public ::testing::Test {
   // The verdict of the only cell.
   SideVerdict Verdict() const { return Only(Compared()).verdicts.at(0); }
 
-  std::vector<SystemSide> sides_;
   CompareRequest request_;
 };
 
@@ -108,8 +98,7 @@ TEST_F(Comparing, SaysOnWhichMachineTheGainIsLarger) {
 
 TEST_F(Comparing, AMethodThatNeverReachedItsTargetHasNoRatioAndSaysSo) {
   request_.metric = "samples_to_target";
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   const auto set = [&](std::size_t side, bool dense, bool wfbp) {
     for (TrialRow& row : sides_[side].rows) {
       json config = ConfigOf(row.method, row.workers);
@@ -169,8 +158,7 @@ TEST_F(Comparing, ASideWithoutTheReferenceIsNotComparable) {
 }
 
 TEST_F(Comparing, OtherRevisionsAreNotComparable) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows) {
     if (row.method == "wfbp") row.revisions = {{"method:wfbp", 2}};
   }
@@ -178,8 +166,7 @@ TEST_F(Comparing, OtherRevisionsAreNotComparable) {
 }
 
 TEST_F(Comparing, SoAreOtherRevisionsOfTheReference) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows) {
     if (row.method == "dense") row.revisions = {{"method:dense", 7}};
   }
@@ -187,8 +174,7 @@ TEST_F(Comparing, SoAreOtherRevisionsOfTheReference) {
 }
 
 TEST_F(Comparing, ARatioWithinASideIsOfOneRevision) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[0].rows)
     row.revisions = {{"method:" + row.method, 1}, {"engine:live", row.method == "dense" ? 1 : 2}};
   EXPECT_EQ(Verdict().why_not, "a: dense was run with another revision of engine:live");
@@ -203,19 +189,15 @@ TEST_F(Comparing, OfSeveralRevisionsTheNewestCounts) {
 }
 
 TEST_F(Comparing, AnotherRegimeHasNoVerdict) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows)
     row.metrics.Set("exposed_communication_seconds", 0.1 * row.metrics.at("step_seconds"));
-  EXPECT_NE(
-      Verdict().why_not.find("other regime: the reference exposes communication of 1 and 0.111"),
-      std::string::npos)
-      << Verdict().why_not;
+  EXPECT_SAYS(Verdict().why_not,
+              "other regime: the reference exposes communication of 1 and 0.111");
 }
 
 TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   const auto set_cards = [&](std::size_t side, json cards, const char* close, const char* far) {
     for (TrialRow& row : sides_[side].rows) {
       row.provenance["machine"] = {{"placement", {"n1", "n1"}},
@@ -232,11 +214,9 @@ TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
   set_cards(1, {"cuda:0 H100", "cuda:1 H100"}, "PHB", "SYS");
   EXPECT_EQ(Verdict().why_not, "other regime: cards reach each other by NVLink and by PCIe");
   const SystemComparison comparison = Compared();
-  std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_))
-    text += Render(table, TableFormat::kMarkdown);
+  const std::string text = TextOf({comparison, sides_, request_});
   EXPECT_NE(text.find("within a node, cards by NVLink"), std::string::npos) << text;
-  const json numbers = ComparisonJson(comparison, sides_, request_);
+  const json numbers = ComparisonJson({comparison, sides_, request_});
   EXPECT_EQ(numbers["settings"][0]["regimes"][1]["links"], "within a node, cards by PCIe");
   EXPECT_NEAR(numbers["settings"][0]["regimes"][0]["communication"].get<double>(), 1, 1e-9);
   // The regime follows from the used cards and their worst link.
@@ -254,8 +234,7 @@ TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
 
 // The ratio of the other blocks would be a choice among blocks.
 TEST_F(Comparing, ABlockWithAZeroIsNotLeftOut) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   request_.metric = "exposed_communication_seconds";
   EXPECT_EQ(Verdict().why_not, "");
   for (TrialRow& row : sides_[1].rows) {
@@ -265,8 +244,7 @@ TEST_F(Comparing, ABlockWithAZeroIsNotLeftOut) {
 }
 
 TEST_F(Comparing, RanksOfOneNodeAreAnotherRegimeThanNodes) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows)
     row.provenance["machine"]["placement"] = json::array({"n1", "n1"});
   EXPECT_EQ(Verdict().why_not, "other regime: ranks are linked between nodes and within a node");
@@ -288,8 +266,7 @@ TEST_F(Comparing, TheReferenceOfEqualSparsityComesFirst) {
 }
 
 TEST_F(Comparing, NamesWhatDiffersAndWhatIsHiddenWithinASide) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   sides_[1].rows[2].provenance["software"]["mpi"] = "5.0";
   const auto differences = Compared().differences;
   ASSERT_EQ(differences.size(), 2u);
@@ -323,8 +300,7 @@ bool Has(const std::vector<std::string>& sentences, const std::string& sentence)
 }
 
 TEST_F(Comparing, NamesTheCardsOfTheNodesThatRan) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   RunOn(sides_[0], {NodeOf("EPYC", json::array({"NVIDIA H100"}), 2)});
   RunOn(sides_[1], {NodeOf("EPYC", json::array({"NVIDIA A100"}), 4)});
   EXPECT_EQ(Compared().hardware,
@@ -332,8 +308,7 @@ TEST_F(Comparing, NamesTheCardsOfTheNodesThatRan) {
 }
 
 TEST_F(Comparing, NamesUnlikeNodesOfOneSystem) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   RunOn(sides_[0], {NodeOf("EPYC", json::array(), 2)});
   RunOn(sides_[1], {NodeOf("EPYC", json::array(), 3), NodeOf("Xeon", json::array(), 1)});
   const SystemComparison comparison = Compared();
@@ -370,8 +345,7 @@ TEST_F(Comparing, HostsAndCoresOfRanksAreHiddenWhereTheyVaryWithinASetting) {
 }
 
 TEST_F(Comparing, TrialsOfACellOnAnotherNumberOfHostsAreNotMixedIn) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (int block = 0; block < 4; ++block) {
     for (const char* method : {"dense", "wfbp"})
       Add(1, method, block, 1000).provenance["machine"]["placement"] = json({"n1", "n1"});
@@ -382,8 +356,7 @@ TEST_F(Comparing, TrialsOfACellOnAnotherNumberOfHostsAreNotMixedIn) {
 }
 
 TEST_F(Comparing, OneSeedOfOneTrialWithAnotherAlgorithmIsNamed) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (SystemSide& side : sides_) {
     for (TrialRow& row : side.rows) {
       row.system["cpu_model"] = "cpu";
@@ -399,13 +372,9 @@ TEST_F(Comparing, OneSeedOfOneTrialWithAnotherAlgorithmIsNamed) {
   EXPECT_TRUE(differences[0].hidden);
   EXPECT_EQ(differences[0].cells,
             std::vector<std::string>{"b: wfbp, , 2 workers, wfbp2: Tree in b5"});
-  std::string text;
-  for (const Table& table : TablesOf(Compared(), sides_, request_))
-    text += Render(table, TableFormat::kMarkdown);
-  EXPECT_NE(text.find("environment.NCCL_ALGO: b: wfbp, , 2 workers, wfbp2: Tree in b5"),
-            std::string::npos)
-      << text;
-  EXPECT_EQ(ComparisonJson(Compared(), sides_, request_)["differences"][0]["cells"].size(), 1u);
+  const std::string text = TextOf({Compared(), sides_, request_});
+  EXPECT_SAYS(text, "environment.NCCL_ALGO: b: wfbp, , 2 workers, wfbp2: Tree in b5");
+  EXPECT_EQ(ComparisonJson({Compared(), sides_, request_})["differences"][0]["cells"].size(), 1u);
 }
 
 TEST_F(Comparing, SoIsOneThatAloneHasItSetEvenWhereMachinesAreAlike) {
@@ -460,15 +429,12 @@ TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
   ASSERT_EQ(cell.sides[1].moved.size(), 1u);
   EXPECT_NEAR(cell.sides[1].moved.at(2), 1, 1e-9);
   EXPECT_EQ(cell.verdicts[0].contrast.agreement, Agreement::kAgree);  // ratios are within blocks
-  EXPECT_EQ(SummaryOf(comparison, sides_, request_).at(1),
+  EXPECT_EQ(SummaryOf({comparison, sides_, request_}).at(1),
             "On b dense moved by more than 10 % while a block was measured: 1 of 1 ratios are "
             "marked");
-  std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_))
-    text += Render(table, TableFormat::kMarkdown);
-  EXPECT_NE(text.find("b: dense moved in 1 of 5 blocks (block 2 by 100 %)"), std::string::npos)
-      << text;
-  EXPECT_EQ(ComparisonJson(comparison, sides_, request_)["cells"][0]["second_moved"],
+  const std::string text = TextOf({comparison, sides_, request_});
+  EXPECT_SAYS(text, "b: dense moved in 1 of 5 blocks (block 2 by 100 %)");
+  EXPECT_EQ(ComparisonJson({comparison, sides_, request_})["cells"][0]["second_moved"],
             json({{"2", 1.0}}));
   request_.control = 1.5;
   EXPECT_TRUE(Only(Compared()).sides[1].moved.empty());
@@ -476,8 +442,7 @@ TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
 
 // Rounds of one launch: a load during a part of a block does not change the blocks' median.
 TEST_F(Comparing, TheReferenceAlsoMovesWithinABlock) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   request_.control = 0.45;  // AddBlocks moves by up to 15 % between blocks
   const auto set_rounds = [&](std::vector<double> rounds) {
     for (TrialRow& row : sides_[0].rows) {
@@ -493,8 +458,7 @@ TEST_F(Comparing, TheReferenceAlsoMovesWithinABlock) {
 }
 
 TEST_F(Comparing, SaysHowPlansDiffer) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (TrialRow& row : sides_[1].rows)
     row.provenance["plan"] = {{"unit_sizes", "2"}, {"dense_units", json::array({0})}};
   const std::string plans = Only(Compared()).plans;
@@ -503,8 +467,7 @@ TEST_F(Comparing, SaysHowPlansDiffer) {
 }
 
 TEST_F(Comparing, SaysByWhatPlansSendAndWhy) {
-  AddBlocks(0, 100, 1.5);
-  AddBlocks(1, 100, 1.5);
+  AddEqualSides();
   for (const std::size_t side : {0, 1}) {
     for (TrialRow& row : sides_[side].rows) {
       row.config["method_options"] = {{"strategy", "espresso"}, {"collective", "sparse-allgather"}};
@@ -538,17 +501,15 @@ TEST_F(Comparing, TablesAndNumbersSayTheSame) {
   AddBlocks(0, 100, 1.5);
   AddBlocks(1, 900, 2.0);
   const SystemComparison comparison = Compared();
-  EXPECT_EQ(SummaryOf(comparison, sides_, request_).at(0),
+  EXPECT_EQ(SummaryOf({comparison, sides_, request_}).at(0),
             "a against b: 1 ratio to dense: 1 larger on b");
-  std::string text;
-  for (const Table& table : TablesOf(comparison, sides_, request_))
-    text += Render(table, TableFormat::kMarkdown);
+  const std::string text = TextOf({comparison, sides_, request_});
   EXPECT_NE(text.find("larger on b"), std::string::npos);
   EXPECT_NE(text.find("0.75x"), std::string::npos);
-  const json numbers = ComparisonJson(comparison, sides_, request_);
+  const json numbers = ComparisonJson({comparison, sides_, request_});
   EXPECT_EQ(numbers["cells"][0]["verdict"], "second");
   EXPECT_NEAR(numbers["cells"][0]["first_over_second"]["value"].get<double>(), 0.75, 1e-9);
-  const std::string csv = ComparisonCsv(comparison, sides_, request_);
+  const std::string csv = ComparisonCsv({comparison, sides_, request_});
   EXPECT_EQ(std::ranges::count(csv, '\n'), 2);
   EXPECT_NE(csv.find(",second,"), std::string::npos);
 }

@@ -1,7 +1,7 @@
 // Tests a comparison's statements about the systems themselves, before any ratio.
-#include "harness/compare/fingerprints.hpp"
-
 #include <gtest/gtest.h>
+
+#include "harness/compare/differences.hpp"
 
 namespace sparfuse::harness {
 namespace {

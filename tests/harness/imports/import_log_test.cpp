@@ -43,9 +43,11 @@ workload = "resnet50-imagenet"
 method = "horovod-fusion"
 )";
 
-std::vector<ImportedResult> Log(const std::string& text, const std::string& map) {
-  return ReadTrainingLog(text, "train.log",
-                         ParseImportMap(kSetting + map, "m.toml", ImportForm::kLog), OurCatalog());
+std::vector<ImportedResult> Log(const std::string& text, const std::string& map,
+                                const std::string& name = "train.log",
+                                std::vector<std::string>* notes = nullptr) {
+  return ReadTrainingLog(text, name, ParseImportMap(kSetting + map, "m.toml", ImportForm::kLog),
+                         OurCatalog(), notes);
 }
 
 TEST(ImportLog, TheMedianOfStepsBehindTheWarmUp) {
@@ -112,13 +114,10 @@ patterns = ['epoch (?<epoch>\d+) at (?<clock_ms>\d+)(?: acc (?<metric>[\d.]+))?'
 }
 
 TEST(ImportLog, CommaSeparatedStepsHaveColumns) {
-  const auto results = ReadTrainingLog(
-      "iter,t,l\n0,9,3\n1,0.5,2\n2,0.5,1\n", "steps.csv",
-      ParseImportMap(std::string(kSetting) +
-                         "workers = 2\nbatch_per_worker = 8\nwarmup = 1\n[columns]\n"
-                         "step = \"iter\"\nseconds = \"t\"\nloss = \"l\"\n",
-                     "m.toml", ImportForm::kLog),
-      OurCatalog());
+  const auto results = Log("iter,t,l\n0,9,3\n1,0.5,2\n2,0.5,1\n",
+                           "workers = 2\nbatch_per_worker = 8\nwarmup = 1\n[columns]\n"
+                           "step = \"iter\"\nseconds = \"t\"\nloss = \"l\"\n",
+                           "steps.csv");
   EXPECT_DOUBLE_EQ(results.at(0).value, 2 * 8 / 0.5);
 }
 
@@ -173,10 +172,7 @@ std::vector<ImportedResult> Read(const LogCase& of, std::vector<std::string>* no
   const bool ours = std::string_view(of.map).find(".map.") == std::string_view::npos;
   const std::string map =
       ours ? ReadFile(testing::SourceDirectory() / "scripts/imports" / of.map) : CaseText(of.map);
-  return ReadTrainingLog(
-      CaseText(of.log), of.log,
-      ParseImportMap(kSetting + std::string(of.more) + map, "m.toml", ImportForm::kLog),
-      OurCatalog(), notes);
+  return Log(CaseText(of.log), of.more + map, of.log, notes);
 }
 
 TEST(ImportLogCases, AreRead) {
@@ -259,13 +255,10 @@ TEST(ImportLogCases, StepsThatGoBackAreNamedWithBothLines) {
 }
 
 TEST(ImportLogCases, ClocksInSecondsBeginAtTheFirst) {
-  const auto results = ReadTrainingLog(
-      CaseText("log-18-tensorboard-scalar.csv"), "scalar.csv",
-      ParseImportMap(kSetting + std::string("workers = 1\nmetric_unit = \"%\"\n[columns]\n"
-                                            "clock_s = \"Wall time\"\nstep = \"Step\"\n"
-                                            "metric = \"Value\"\n"),
-                     "m.toml", ImportForm::kLog),
-      OurCatalog());
+  const auto results = Log(CaseText("log-18-tensorboard-scalar.csv"),
+                           "workers = 1\nmetric_unit = \"%\"\n[columns]\n"
+                           "clock_s = \"Wall time\"\nstep = \"Step\"\nmetric = \"Value\"\n",
+                           "scalar.csv");
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].curve.front().seconds, 0);
   EXPECT_NEAR(results[0].curve[1].seconds.value_or(0), 94.2, 1e-3);
@@ -273,16 +266,13 @@ TEST(ImportLogCases, ClocksInSecondsBeginAtTheFirst) {
 
 TEST(ImportLogCases, ClocksBesideStepsGiveTheirTimes) {
   std::vector<std::string> notes;
-  const auto results = ReadTrainingLog(
-      CaseText("log-18-tensorboard-scalar.csv"), "scalar.csv",
-      ParseImportMap(kSetting + std::string("workers = 1\nwarmup = 0\n[columns]\n"
-                                            "clock_s = \"Wall time\"\nstep = \"Step\"\n"
-                                            "loss = \"Value\"\n"),
-                     "m.toml", ImportForm::kLog),
-      OurCatalog(), &notes);
+  const auto results = Log(CaseText("log-18-tensorboard-scalar.csv"),
+                           "workers = 1\nwarmup = 0\n[columns]\n"
+                           "clock_s = \"Wall time\"\nstep = \"Step\"\nloss = \"Value\"\n",
+                           "scalar.csv", &notes);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].steps, 11u);
-  EXPECT_NE(results[0].stated.find("18.84 s a step"), std::string::npos) << results[0].stated;
+  ExpectIn("18.84 s a step", results[0].stated);
   EXPECT_EQ(notes, std::vector<std::string>{"times of steps are those between lines"});
 }
 
@@ -296,9 +286,7 @@ TEST(ImportLog, StepsMayStandAloneBehindTheirValues) {
   std::vector<std::string> notes;
   const auto read = [&](const std::string& log) {
     notes.clear();
-    return ReadTrainingLog(log, "train.log",
-                           ParseImportMap(kSetting + map, "m.toml", ImportForm::kLog), OurCatalog(),
-                           &notes);
+    return Log(log, map, "train.log", &notes);
   };
   EXPECT_EQ(read(text).at(0).value, 4);  // the median of steps 3 to 5
   EXPECT_EQ(notes,
@@ -311,13 +299,10 @@ TEST(ImportLog, StepsMayStandAloneBehindTheirValues) {
 
 // Each state of the bar counts, though backspaces go over it.
 TEST(ImportLogCases, BarsMayGoBackByBackspaces) {
-  const auto results =
-      ReadTrainingLog(CaseText("forms/keras-backspaces.log"), "keras.log",
-                      ParseImportMap(kSetting + std::string("workers = 1\nwarmup = 0\n"
-                                                            "patterns = ['^(?<step>\\d+)/469 .* "
-                                                            "(?<milliseconds>\\d+)ms/step']\n"),
-                                     "m.toml", ImportForm::kLog),
-                      OurCatalog());
+  const auto results = Log(CaseText("forms/keras-backspaces.log"),
+                           "workers = 1\nwarmup = 0\n"
+                           "patterns = ['^(?<step>\\d+)/469 .* (?<milliseconds>\\d+)ms/step']\n",
+                           "keras.log");
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].steps, 30u);
   EXPECT_DOUBLE_EQ(results[0].value, 0.172);

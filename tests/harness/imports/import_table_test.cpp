@@ -1,6 +1,7 @@
 // Tests the reading of other programs' tables: units, complete lists of errors, stored and doubted
 // values.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/imports/imported_result.hpp"
 #include "harness/imports/imports.hpp"
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
@@ -23,6 +23,7 @@ namespace {
 using nlohmann::json;
 using testing::ErrorOf;
 using testing::ExpectIn;
+using testing::Replaced;
 
 constexpr const char* kMap = R"(
 source = "A paper, table 3"
@@ -40,9 +41,27 @@ value = "rate"
 "WFBP, dense" = "horovod-fusion"
 )";
 
-std::vector<ImportedResult> Table(const std::string& text, const std::string& more = "") {
-  return ReadResultTable(text, "numbers.csv",
-                         ParseImportMap(more + kMap, "map.toml", ImportForm::kTable), OurCatalog());
+constexpr const char* kHeader = "model,method,gpus,rate\n";
+
+std::vector<ImportedResult> TableBy(const std::string& map, const std::string& text) {
+  return ReadResultTable(text, "numbers.csv", ParseImportMap(map, "map.toml", ImportForm::kTable),
+                         OurCatalog());
+}
+
+std::vector<ImportedResult> Table(const std::string& text) { return TableBy(kMap, text); }
+
+// A table of kHeader's columns.
+std::vector<ImportedResult> Rows(const std::string& rows) { return Table(kHeader + rows); }
+
+std::string TableError(const std::string& text) {
+  return ErrorOf([&] { Table(text); });
+}
+
+std::string RowsError(const std::string& rows) { return TableError(kHeader + rows); }
+
+// kMap, whose rates are `per` "worker" or "system".
+std::string MapPer(const std::string& per) {
+  return Replaced(kMap, "per = \"system\"", "per = \"" + per + "\"");
 }
 
 // Spreadsheets of sweeps have as many columns as runs.
@@ -56,10 +75,6 @@ TEST(ImportTable, ManyColumnsAreLookedAtOnce) {
                              "\nResNet-50,dense,8,2000,32" + cells + "\n");
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].value, 2000);
-}
-
-std::string TableError(const std::string& text, const std::string& more = "") {
-  return ErrorOf([&] { Table(text, more); });
 }
 
 TEST(ImportTable, ARowIsAResult) {
@@ -89,11 +104,7 @@ TEST(ImportTable, ARowIsAResult) {
 }
 
 TEST(ImportTable, NumbersOfOneWorkerAreMultiplied) {
-  std::string map = kMap;
-  map.replace(map.find("\"system\"\nmetric"), 8, "\"worker\"");
-  const auto results =
-      ReadResultTable("model,method,gpus,rate\nResNet-50,dense,8,250\n", "n.csv",
-                      ParseImportMap(map, "m.toml", ImportForm::kTable), OurCatalog());
+  const auto results = TableBy(MapPer("worker"), std::string(kHeader) + "ResNet-50,dense,8,250\n");
   EXPECT_EQ(results.at(0).value, 2000);
   EXPECT_EQ(results[0].stated, "250 images/s, of a worker");
 }
@@ -106,9 +117,7 @@ TEST(ImportTable, TheOrderOfRowsDoesNotMatter) {
                      std::to_string(100 * workers) + "\n");
   }
   const auto trials = [&] {
-    std::string text = "model,method,gpus,rate\n";
-    for (const std::string& row : rows) text += row;
-    auto results = Table(text);
+    auto results = Rows(fmt::format("{}", fmt::join(rows, "")));
     Doubt(results, OurCatalog());
     std::vector<json> all;
     for (const ImportedResult& result : results) all.push_back(ToJson(TrialOf(result)));
@@ -125,7 +134,6 @@ TEST(ImportTable, TheOrderOfRowsDoesNotMatter) {
 }
 
 TEST(ImportTable, ErrorsSayWhereWhatAndWhatWasExpected) {
-  const std::string header = "model,method,gpus,rate\n";
   const std::string missing = TableError("method,gpus,rate\ndense,8,1\n");
   ExpectIn("map.toml:8: columns: workload = \"model\": numbers.csv has no such column", missing);
   ExpectIn("nothing was imported", missing);
@@ -134,40 +142,38 @@ TEST(ImportTable, ErrorsSayWhereWhatAndWhatWasExpected) {
       "method=NAME or --set method=...",
       TableError("model,gpus,rate\nResNet-50,8,1\n"));
   ExpectIn("numbers.csv:2: method = \"safuson\": expected one of `sparfuse list methods`, or",
-           TableError(header + "ResNet-50,safuson,8,1\n"));
-  ExpectIn("did you mean \"safusion\"?", TableError(header + "ResNet-50,safuson,8,1\n"));
+           RowsError("ResNet-50,safuson,8,1\n"));
+  ExpectIn("did you mean \"safusion\"?", RowsError("ResNet-50,safuson,8,1\n"));
   ExpectIn("numbers.csv:2: model = \"ResNet-51\": expected one of `sparfuse list workloads`",
-           TableError(header + "ResNet-51,dense,8,1\n"));
+           RowsError("ResNet-51,dense,8,1\n"));
   ExpectIn("numbers.csv:2: gpus = \"8.5\": expected a whole number from 1",
-           TableError(header + "ResNet-50,dense,8.5,1\n"));
+           RowsError("ResNet-50,dense,8.5,1\n"));
   ExpectIn("numbers.csv:2: rate = \"fast\": expected a number",
-           TableError(header + "ResNet-50,dense,8,fast\n"));
+           RowsError("ResNet-50,dense,8,fast\n"));
   ExpectIn("numbers.csv:2: rate = \"-1\", unit \"images/s\": expected a number above 0",
-           TableError(header + "ResNet-50,dense,8,-1\n"));
+           RowsError("ResNet-50,dense,8,-1\n"));
   ExpectIn("numbers.csv:3: 3 fields: expected 4",
-           TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8\n"));
+           RowsError("ResNet-50,dense,8,1\nResNet-50,dense,8\n"));
   ExpectIn(
       "numbers.csv:3: throughput of dense, resnet50-imagenet, 8 workers, density 1: expected "
       "this result once, or each with a `run` of its own: numbers.csv:2 has it",
-      TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8,2\n"));
-  ExpectIn("numbers.csv: no rows", TableError(header));
+      RowsError("ResNet-50,dense,8,1\nResNet-50,dense,8,2\n"));
+  ExpectIn("numbers.csv: no rows", RowsError(""));
   ExpectIn("two columns \"gpus\"", TableError("model,method,gpus,rate,gpus\n"));
   ExpectIn("numbers.csv:2: metrics.throughput.value = 1e+300: expected a rate above 0",
-           TableError(header + "ResNet-50,dense,8,1e300\n"));
+           RowsError("ResNet-50,dense,8,1e300\n"));
   // All errors at once.
-  const std::string both = TableError(header + "ResNet-51,dense,8,1\nResNet-50,dens,0,1\n");
+  const std::string both = RowsError("ResNet-51,dense,8,1\nResNet-50,dens,0,1\n");
   ExpectIn("numbers.csv:2", both);
   ExpectIn("numbers.csv:3: method", both);
   ExpectIn("numbers.csv:3: gpus", both);
 }
 
 TEST(ImportTable, WhoseRateItIsHasToBeSaid) {
-  std::string map = kMap;
-  map.erase(map.find("per = "), std::string("per = \"system\"\n").size());
-  ExpectIn("n.csv:2: no per: expected worker or system", ErrorOf([&] {
-             ReadResultTable("model,method,gpus,rate\nResNet-50,dense,8,1\n", "n.csv",
-                             ParseImportMap(map, "m.toml", ImportForm::kTable), OurCatalog());
-           }));
+  const std::string map = Replaced(kMap, "per = \"system\"\n", "");
+  const std::string text = std::string(kHeader) + "ResNet-50,dense,8,1\n";
+  ExpectIn("numbers.csv:2: no per: expected worker or system",
+           ErrorOf([&] { TableBy(map, text); }));
 }
 
 TEST(ImportTable, SettingsThatContradictThemselvesAreRefused) {
@@ -210,22 +216,21 @@ std::vector<std::string> DoubtsOf(std::vector<ImportedResult> results) {
 
 TEST(Plausibility, SystemsNumbersTakenForAWorkersScaleTooWell) {
   const auto curve = [](const std::string& per, std::vector<double> rates) {
-    std::string map = kMap, text = "model,method,gpus,rate\n";
-    map.replace(map.find("\"system\"\nmetric"), 8, "\"" + per + "\"");
+    std::string text = kHeader;
     int workers = 1;
     for (const double rate : rates) {
       text += "ResNet-50,dense," + std::to_string(workers) + "," + std::to_string(rate) + "\n";
       workers *= 2;
     }
-    return DoubtsOf(ReadResultTable(
-        text, "n.csv", ParseImportMap(map, "m.toml", ImportForm::kTable), OurCatalog()));
+    return DoubtsOf(TableBy(MapPer(per), text));
   };
   EXPECT_EQ(curve("system", {100, 190, 350}).size(), 0u);
   EXPECT_EQ(curve("worker", {100, 95, 87}).size(), 0u);
   const auto wrong = curve("worker", {100, 190, 350});  // rates of all workers
   ASSERT_EQ(wrong.size(), 2u);
   ExpectIn(
-      "n.csv:3: 3.8 times the throughput of n.csv:2 with 2 times its workers: numbers of all "
+      "numbers.csv:3: 3.8 times the throughput of numbers.csv:2 with 2 times its workers: numbers "
+      "of all "
       "workers, taken for one's?",
       wrong[0]);
   const auto other = curve("system", {100, 95, 87});  // rates of one worker
@@ -253,14 +258,10 @@ TEST(Plausibility, WorkersThatArePlacedOtherwiseAreOnNoCurve) {
 TEST(Plausibility, AStepTimeContradictsARate) {
   const std::string header = "model,method,gpus,rate,metric,unit,batch_per_worker\n";
   const auto doubts = [&](const std::string& rate) {
-    std::string map = kMap;
-    for (const char* line : {"metric = \"throughput\"\n", "unit = \"images/s\"\n"})
-      map.erase(map.find(line), std::string(line).size());
-    return DoubtsOf(ReadResultTable(header + "ResNet-50,dense,8," + rate +
-                                        ",throughput,images/s,32\n"
-                                        "ResNet-50,dense,8,128,step_seconds,ms,32\n",
-                                    "n.csv", ParseImportMap(map, "m.toml", ImportForm::kTable),
-                                    OurCatalog()));
+    return DoubtsOf(
+        TableBy(Replaced(kMap, "metric = \"throughput\"\nunit = \"images/s\"\n", ""),
+                header + "ResNet-50,dense,8," + rate +
+                    ",throughput,images/s,32\nResNet-50,dense,8,128,step_seconds,ms,32\n"));
   };
   EXPECT_TRUE(doubts("2000").empty());  // 8 * 32 / 0.128
   EXPECT_TRUE(doubts("2100").empty());
@@ -300,45 +301,44 @@ TEST(Plausibility, LabelsOfNetworksAreHeldToTheBytesOfAStep) {
 
 class ImportStore : public ::testing::Test {
  protected:
-  std::filesystem::path folder_ = std::filesystem::temp_directory_path() /
-                                  ("sparfuse-import-" + std::to_string(::getpid()) + "-" +
-                                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
-  Store store_{folder_};
-
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  TemporaryFolder folder_;
+  Store store_{folder_.path()};
 
   ImportPlan Import(const std::vector<ImportedResult>& results) {
-    const StoreLock lock(folder_);
+    const StoreLock lock(folder_.path());
     std::vector<std::string> problems;
     const ImportPlan plan = PlanImport(results, store_.OpenIndex(lock, problems).Rows());
     if (plan.refused.empty()) AddImported(store_, lock, plan.add);
     EXPECT_TRUE(problems.empty());
     return plan;
   }
+
+  std::vector<TrialRow> Stored() {
+    std::vector<std::string> problems;
+    auto rows = store_.Rows(problems);
+    EXPECT_TRUE(problems.empty());
+    return rows;
+  }
 };
 
 TEST_F(ImportStore, ImportingTwiceIsImportingOnce) {
-  const std::string header = "model,method,gpus,rate\n";
-  const auto results = Table(header + "ResNet-50,dense,8,2000\nResNet-50,safusion,8,3000\n");
+  const auto results = Rows("ResNet-50,dense,8,2000\nResNet-50,safusion,8,3000\n");
   EXPECT_EQ(Import(results).add.size(), 2u);
   const ImportPlan again = Import(results);
   EXPECT_EQ(again.add.size(), 0u);
   EXPECT_EQ(again.present, 2u);
   // More rows of the same file: the stored ones stay.
-  const auto more = Table(header + "ResNet-50,oktopk,8,1000\nResNet-50,dense,8,2000\n");
+  const auto more = Rows("ResNet-50,oktopk,8,1000\nResNet-50,dense,8,2000\n");
   const ImportPlan third = Import(more);
   EXPECT_EQ(third.add.size(), 1u);
   EXPECT_EQ(third.present, 1u);
   // Another number, or another run.
-  const ImportPlan changed = Import(Table(header + "ResNet-50,dense,8,2001\n"));
+  const ImportPlan changed = Import(Rows("ResNet-50,dense,8,2001\n"));
   ASSERT_EQ(changed.refused.size(), 1u);
   ExpectIn("numbers.csv:2: throughput of dense", changed.refused[0]);
   ExpectIn("has throughput = 2000 images/s", changed.refused[0]);
   EXPECT_EQ(Import(Table("model,method,gpus,rate,run\nResNet-50,dense,8,2001,1\n")).add.size(), 1u);
-  std::vector<std::string> problems;
-  const auto rows = store_.Rows(problems);
-  EXPECT_TRUE(problems.empty());
+  const auto rows = Stored();
   EXPECT_EQ(rows.size(), 4u);
   for (const TrialRow& row : rows) EXPECT_TRUE(row.imported());
 }
@@ -346,12 +346,11 @@ TEST_F(ImportStore, ImportingTwiceIsImportingOnce) {
 // An id names a number's setting and value: files with the same row give one trial, and a corrected
 // row gives another.
 TEST_F(ImportStore, IdsAreOfTheNumber) {
-  const std::string header = "model,method,gpus,rate\n";
   const auto id = [&](const std::string& row, const std::string& file) {
     const TemporaryFolder folder;
     const Store store(folder.path());
     const StoreLock lock(folder.path());
-    auto results = Table(header + row);
+    auto results = Rows(row);
     results[0].file = file;
     results[0].sha256 = Sha256Hex(file);
     const ImportedResult* only = &results[0];
@@ -363,13 +362,10 @@ TEST_F(ImportStore, IdsAreOfTheNumber) {
 }
 
 TEST_F(ImportStore, WhatWasCalledBadMayBeImportedAnew) {
-  const std::string header = "model,method,gpus,rate\n";
-  Import(Table(header + "ResNet-50,dense,8,2000\n"));
-  std::vector<std::string> problems;
-  const std::string id = store_.Rows(problems).at(0).trial_id;
-  store_.Annotate(StoreLock(folder_), id, "misread");
-  EXPECT_EQ(Import(Table(header + "ResNet-50,dense,8,2001\n")).add.size(), 1u);
-  EXPECT_EQ(store_.Rows(problems).size(), 2u);
+  Import(Rows("ResNet-50,dense,8,2000\n"));
+  store_.Annotate(StoreLock(folder_.path()), Stored().at(0).trial_id, "misread");
+  EXPECT_EQ(Import(Rows("ResNet-50,dense,8,2001\n")).add.size(), 1u);
+  EXPECT_EQ(Stored().size(), 2u);
 }
 
 TEST_F(ImportStore, ACurveIsKept) {
@@ -380,9 +376,8 @@ TEST_F(ImportStore, ACurveIsKept) {
                      "patterns = ['s (?<step>\\d+) m (?<metric>\\d+)']\n",
                      "m.toml", ImportForm::kLog),
       OurCatalog()));
-  std::vector<std::string> problems;
-  const TrialRow row = store_.Rows(problems).at(0);
-  EXPECT_TRUE(SomethingIsAt(folder_ / row.directory / "evaluations.npy"));
+  const TrialRow row = Stored().at(0);
+  EXPECT_TRUE(SomethingIsAt(folder_.path() / row.directory / "evaluations.npy"));
   EXPECT_EQ(row.kind, "convergence");
 }
 
@@ -574,7 +569,7 @@ TEST(ImportTableCases, AreReadInTheFormsOfOtherPrograms) {
   EXPECT_EQ(windows.at(0).setting.source, "M\xc3\xbcller \xe2\x80\x93 2025");
   EXPECT_NEAR(windows[0].deviation, 12 / 2400.5, 1e-12);
   ExpectIn("expected a deviation of at most ten times the number",
-           ErrorOf([] { Table("model,method,gpus,rate\nResNet-50,dense,8,900 +- 1e308\n"); }));
+           RowsError("ResNet-50,dense,8,900 +- 1e308\n"));
 }
 
 TEST(ImportMap, FormsMayBeOptions) {

@@ -7,7 +7,6 @@
 
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/figures/panels.hpp"
-#include "harness/report/figures/published_rows.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

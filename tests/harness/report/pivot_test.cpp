@@ -136,25 +136,18 @@ TEST_F(Pivots, MarkAMethodWithPartsInPython) {
 
 TEST_F(Pivots, NameWhatIsWrongAndWhatThereIs) {
   const std::string axis = ErrorOf({{"worker"}, {"method"}, {}});
-  EXPECT_NE(
-      axis.find("--pivot ROWS = \"worker\": expected axes of the experiment: method, workload, "
-                "workers, sparsifier, density"),
-      std::string::npos)
-      << axis;
-  EXPECT_NE(ErrorOf({{"workers"}, {"methods"}, {}}).find("--pivot COLUMNS = \"methods\""),
-            std::string::npos);
-  EXPECT_NE(ErrorOf({{"method"}, {"method"}, {}}).find("\"method\" is named twice"),
-            std::string::npos);
+  EXPECT_SAYS(axis,
+              "--pivot ROWS = \"worker\": expected axes of the experiment: method, workload, "
+              "workers, sparsifier, density");
+  EXPECT_SAYS(ErrorOf({{"workers"}, {"methods"}, {}}), "--pivot COLUMNS = \"methods\"");
+  EXPECT_SAYS(ErrorOf({{"method"}, {"method"}, {}}), "\"method\" is named twice");
   const std::string value = ErrorOf({{"workers"}, {"method"}, {"speed"}});
-  EXPECT_NE(value.find("--columns \"speed\": expected columns of the table: throughput, vs "
-                       "throughput (\"vs dense (95 %)\"), step_seconds (\"step\")"),
-            std::string::npos)
-      << value;
+  EXPECT_SAYS(value,
+              "--columns \"speed\": expected columns of the table: throughput, vs "
+              "throughput (\"vs dense (95 %)\"), step_seconds (\"step\")");
   const std::string two = ErrorOf({{"workload"}, {"method"}, {}});
   EXPECT_NE(two.find("two cells of part"), std::string::npos) << two;
-  EXPECT_NE(two.find("they differ in workers (2, 4); expected that axis among ROWS or COLUMNS"),
-            std::string::npos)
-      << two;
+  EXPECT_SAYS(two, "they differ in workers (2, 4); expected that axis among ROWS or COLUMNS");
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
-// Tests the columns that tell cells apart in tables, and results as numbers.
+// Tests the columns that tell cells apart in tables, results as numbers, and the tables of profile
+// trials.
 #include "harness/report/tables/table.hpp"
 
 #include <gtest/gtest.h>
 
 #include "harness/report/tables/columns.hpp"
-#include "harness/report/tables/records.hpp"
 #include "tests/harness/report/made_results.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -29,6 +30,12 @@ std::vector<std::string> TitlesOf(const std::vector<KeyColumn>& columns) {
 }
 
 using Titles = std::vector<std::string>;
+
+// The field of a row in the column of this heading.
+std::string FieldOf(const Table& table, std::size_t row, const std::string& column) {
+  const auto found = std::ranges::find(table.columns, column);
+  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
+}
 
 TEST(Columns, AreOfTheUsualKeysWhereTheseTellCellsApart) {
   const Catalog catalog = SmallCatalog();
@@ -87,10 +94,8 @@ TEST(Table, HasNoPayloadWhereNoneIsCounted) {
   rows[0].metrics.Set("payload_bytes", 1e6);
   rows[1].metrics.Set("payload_bytes", 0);
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
-  const auto found = std::find(table.columns.begin(), table.columns.end(), "payload/step");
-  const auto column = static_cast<std::size_t>(found - table.columns.begin());
-  EXPECT_EQ(table.rows[0].at(column), "1.00 MB");
-  EXPECT_EQ(table.rows[1].at(column), "–");
+  EXPECT_EQ(FieldOf(table, 0, "payload/step"), "1.00 MB");
+  EXPECT_EQ(FieldOf(table, 1, "payload/step"), "–");
 }
 
 TEST(Table, ShowsDisturbedTrialsApart) {
@@ -104,17 +109,13 @@ TEST(Table, ShowsDisturbedTrialsApart) {
   rows[1].quiet = rows[2].quiet = rows[3].quiet = {{"disturbed", true}};
   const PartResult result = ResultOf(part, catalog, rows);
   const Table table = ResultTable(result, catalog);
-  const auto at = [&](std::size_t row, const std::string& column) {
-    const auto found = std::find(table.columns.begin(), table.columns.end(), column);
-    return table.rows[row].at(static_cast<std::size_t>(found - table.columns.begin()));
-  };
-  EXPECT_EQ(at(0, "throughput"), "640 images/s");
-  EXPECT_EQ(at(0, "n"), "1");
-  EXPECT_EQ(at(1, "throughput"), "disturbed (320 images/s)");
-  EXPECT_EQ(at(1, "step"), "(200 ms)");
-  EXPECT_EQ(at(1, "exchanges/step"), "43.0");  // a count, not a time
-  EXPECT_EQ(at(1, "vs dense (95 %)"), "–");
-  EXPECT_EQ(at(1, "n"), "0");
+  EXPECT_EQ(FieldOf(table, 0, "throughput"), "640 images/s");
+  EXPECT_EQ(FieldOf(table, 0, "n"), "1");
+  EXPECT_EQ(FieldOf(table, 1, "throughput"), "disturbed (320 images/s)");
+  EXPECT_EQ(FieldOf(table, 1, "step"), "(200 ms)");
+  EXPECT_EQ(FieldOf(table, 1, "exchanges/step"), "43.0");  // a count, not a time
+  EXPECT_EQ(FieldOf(table, 1, "vs dense (95 %)"), "–");
+  EXPECT_EQ(FieldOf(table, 1, "n"), "0");
   EXPECT_NE(table.caption.find("in brackets: disturbed trials"), std::string::npos);
   EXPECT_NE(table.caption.find("preliminary: 1 block(s)"), std::string::npos);
   for (const ResultRecord& record : RecordsOf({part}, {result}, catalog)) {
@@ -130,9 +131,7 @@ TEST(Table, ShowsExchangesAStep) {
   const Part part = MakePart(catalog, "method = \"wfbp\"\n");
   const std::vector<TrialRow> rows = {RowOf(catalog, part.cells[0], 0, 0.1)};
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
-  const auto column = std::find(table.columns.begin(), table.columns.end(), "exchanges/step");
-  ASSERT_NE(column, table.columns.end());
-  EXPECT_EQ(table.rows[0][static_cast<std::size_t>(column - table.columns.begin())], "43.0");
+  EXPECT_EQ(FieldOf(table, 0, "exchanges/step"), "43.0");
 }
 
 TEST(Table, AColumnHasOneUnitAndTwoBlocksAreMarked) {
@@ -145,14 +144,10 @@ TEST(Table, AColumnHasOneUnitAndTwoBlocksAreMarked) {
   }
   rows.push_back(RowOf(catalog, part.cells[1], 2, 0.05));
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
-  const auto at = [&](std::size_t row, const std::string& column) {
-    const auto found = std::find(table.columns.begin(), table.columns.end(), column);
-    return table.rows[row].at(static_cast<std::size_t>(found - table.columns.begin()));
-  };
-  EXPECT_EQ(at(0, "step"), "3.00 s");
-  EXPECT_EQ(at(1, "step"), "0.0500 s");
-  EXPECT_EQ(at(0, "n"), "2 [1]");
-  EXPECT_EQ(at(1, "n"), "3");
+  EXPECT_EQ(FieldOf(table, 0, "step"), "3.00 s");
+  EXPECT_EQ(FieldOf(table, 1, "step"), "0.0500 s");
+  EXPECT_EQ(FieldOf(table, 0, "n"), "2 [1]");
+  EXPECT_EQ(FieldOf(table, 1, "n"), "3");
   EXPECT_TRUE(table.notes.at(0).starts_with("n = 2: "));
 }
 
@@ -286,12 +281,89 @@ TEST_F(Records, OneCsvTableHasAllParts) {
       "relation,expected,verdict,quote,hardware,note\n"))
       << csv;
   // If a part's cells do not differ in a key, they leave its column empty.
-  EXPECT_NE(csv.find("\nresult,other,dense,digits-resnet,2,,,throughput,images/s,,"),
-            std::string::npos)
-      << csv;
+  EXPECT_SAYS(csv, "\nresult,other,dense,digits-resnet,2,,,throughput,images/s,,");
   EXPECT_NE(csv.find(",\"{\"\"method\"\":\"\"dense\"\"}\","), std::string::npos) << csv;
   EXPECT_NE(csv.find(",\"no, none\"\n"), std::string::npos) << csv;
   EXPECT_NE(csv.find(",exchanges,,,43.0,43.0,43.0,3,measured,"), std::string::npos) << csv;
+}
+
+ProfileOutcome Outcome(int batch) {
+  CellConfig config;
+  config.kind = TrialKind::kProfile;
+  config.workload = "text-gpt";
+  config.batch_per_worker = batch;
+  config.workers = 2;
+  json outcome = {{"config", ToJson(config)}};
+  const json curve = json::array({{1, 0.0}, {2000000, 2e-3}});
+  outcome["profile"] = {
+      {"backward",
+       {{"steps", 50},
+        {"begin_seconds", 0},
+        {"tail_seconds", 0},
+        {"forward_seconds", 0.04},
+        {"unhooked_seconds", 0.08},
+        {"hooked_seconds", 0.09},
+        {"update_seconds", 0.001},
+        {"tensors",
+         json::array({{{"name", "a"}, {"shape", {5}}, {"numel", 5}, {"seconds", 0.02}},
+                      {{"name", "b"}, {"shape", {7}}, {"numel", 7}, {"seconds", 0.06}}})}}},
+      {"pack", curve},
+      {"scale", curve},
+      {"clear", curve},
+      {"seconds_per_entry", 4e-9},
+      {"seconds_per_reduced_element", 1e-9},
+      {"dispatch_seconds", 1e-6},
+      {"exchange_dispatch_seconds", 2e-6},
+      {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", curve}}})}}},
+      {"relative_errors", {{"/backward/forward_seconds", 0.05}}},
+      {"link",
+       {{"class", "intra_node"},
+        {"round_seconds", curve},
+        {"seconds_per_extra_message", 0},
+        {"cpu_seconds", 0},
+        {"round_cpu_seconds", 0},
+        {"cpu_fraction", 0},
+        {"fit",
+         {{"alpha_seconds", 20e-6},
+          {"alpha_standard_error", 1e-6},
+          {"seconds_per_byte", 1e-9},
+          {"seconds_per_byte_standard_error", 0.0},
+          {"points", 3},
+          {"relative_residuals", json::array()},
+          {"rms_relative_residual", 0.1},
+          {"worst_relative_residual", -0.15},
+          {"r_squared", 0.99}}}}}};
+  return ProfileOutcomeOf(outcome, "outcome");
+}
+
+// 2 standard errors of 5 % around 40 ms; alpha 20 +- 12.706 * 1 us with one degree of freedom.
+TEST(ProfileTables, SayHowWellTheyKnow) {
+  ProfileOutcome outcome = Outcome(32);
+  const auto tables = ProfileTables({outcome});
+  ASSERT_EQ(tables.size(), 4u);
+  EXPECT_EQ(tables[0].rows[0][4], "40.0 ± 3.9");
+  EXPECT_EQ(tables[0].rows[0].back(), "–");
+  outcome.machine["load_before"] = 0.12;
+  EXPECT_EQ(ProfileTables({outcome})[0].rows[0].back(), "0.1");
+  EXPECT_EQ(tables[1].rows[0][1], "b");
+  EXPECT_EQ(tables[1].rows[0][4], "75.0 %");
+  EXPECT_EQ(tables[2].rows[0], (std::vector<std::string>{"select topk", "1.000"}));
+  EXPECT_EQ(tables[3].rows[0][4], "20 ± 13");
+  EXPECT_EQ(tables[3].rows[0][6], "8.00");
+  EXPECT_EQ(tables[3].rows[0][8], "-15.0 %");
+}
+
+// No table has two outcomes of the same name.
+TEST(ProfileTables, TellOutcomesApart) {
+  const auto tables = ProfileTables({Outcome(16), Outcome(32)});
+  EXPECT_EQ(tables[0].rows[0][0], "text-gpt, batch 16");
+  EXPECT_EQ(tables[0].rows[1][0], "text-gpt, batch 32");
+  EXPECT_EQ(tables[1].rows.size(), 4u);
+  EXPECT_EQ(tables[2].columns[2], "text-gpt, batch 32 x2");
+  EXPECT_EQ(tables[3].rows[1][0], "text-gpt, batch 32");
+  ProfileOutcome on_card = Outcome(32);
+  on_card.config.device = Place::kCuda;
+  EXPECT_EQ(ProfileTables({on_card})[0].rows[0][0], "text-gpt, cuda");
 }
 
 }  // namespace

@@ -7,10 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "harness/catalog/revisions.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/wording/numbers.hpp"
+#include "tests/harness/report/made_results.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -70,7 +69,6 @@ TEST(Statistics, PairedRatiosUseTheBlocksThatBothHave) {
   EXPECT_EQ(ratio->n, 2u);
   EXPECT_NEAR(ratio->value, 2, 1e-12);
   EXPECT_NEAR(ratio->low, 2, 1e-12);  // equal ratios: no spread between blocks
-  EXPECT_TRUE(ratio->preliminary());
   EXPECT_TRUE(RatiosByBlock({{0, 1.0}}, {{1, 1.0}}).empty());
   EXPECT_FALSE(LogInterval(std::vector{1.0, 0.0}));
 }
@@ -160,14 +158,6 @@ TEST(Statistics, VerdictsOfStatedDifferences) {
   EXPECT_EQ(judge(-0.01, 0.03, 0.02), Verdict::kInconclusive);
 }
 
-// `part` must outlive the result.
-PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows) {
-  PartResult result = ResultsOf({part}, catalog, rows, "machine").front();
-  result.part = &part;
-  for (std::size_t i = 0; i < part.cells.size(); ++i) result.cells[i].cell = &part.cells[i];
-  return result;
-}
-
 Part TwoMethods(const Catalog& catalog) {
   return ParseExperiment(
              TomlFile::Parse(
@@ -183,16 +173,8 @@ Part TwoMethods(const Catalog& catalog) {
 
 TrialRow Row(const Part& part, const Catalog& catalog, std::size_t cell, int block,
              double throughput) {
-  TrialRow row;
+  TrialRow row = RowOf(catalog, part.cells[cell], block, 1 / throughput);
   row.trial_id = std::to_string(cell) + "-" + std::to_string(block);
-  row.config = part.cells[cell].json;
-  row.config_hash = part.cells[cell].config_hash;
-  row.revisions = nlohmann::json(RevisionsOf(catalog, part.cells[cell].config));
-  row.system = {
-      {"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
-  row.system_hash = "machine";
-  row.status = "ok";
-  row.block = block;
   row.metrics = {{"throughput", throughput}, {"step_seconds", 1 / throughput}};
   return row;
 }

@@ -1,11 +1,21 @@
 """Gives each test that prepares data folders of its own, and runs the program on them."""
 
+import io
+import json
 import os
 import pathlib
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
+
+
+def add_member(tar, name, data):
+    """Adds a file of these bytes to an archive."""
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
 
 
 class DataCase(unittest.TestCase):
@@ -26,3 +36,9 @@ class DataCase(unittest.TestCase):
         if check is not None:
             self.assertEqual(done.returncode, check, done.stdout + done.stderr)
         return done
+
+    def prepare(self, name, source=None, *more, check=0):
+        return self.run_program("data", "prepare", name, "--from", source or self.source, *more, check=check)
+
+    def meta(self, name):
+        return json.loads((self.data / name / "meta.json").read_text())

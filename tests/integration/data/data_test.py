@@ -19,7 +19,7 @@ import unittest
 import zipfile
 
 import numpy
-from data_case import DataCase
+from data_case import DataCase, add_member
 from PIL import Image
 
 DataCase.program = sys.argv.pop(1)
@@ -68,12 +68,6 @@ def make_folder(top, per_class=16, side=None, splits=("train", "val")):
 
 
 class Data(DataCase):
-    def prepare(self, name, source, *more, check=0):
-        return self.run_program("data", "prepare", name, "--from", source, *more, check=check)
-
-    def meta(self, name):
-        return json.loads((self.data / name / "meta.json").read_text())
-
     def refused(self, source, *parts, name="bad", more=()):
         """Checks that preparing `source` fails with `parts` in the error and leaves nothing under the name."""
         done = self.prepare(name, source, *more, check=1)
@@ -152,9 +146,7 @@ method = ["dense"]
         def shard(name, members):
             with tarfile.open(self.source / name, "w") as tar:
                 for path, data in members:
-                    info = tarfile.TarInfo(path)
-                    info.size = len(data)
-                    tar.addfile(info, io.BytesIO(data))
+                    add_member(tar, path, data)
 
         jpeg = encoded(picture(random.Random(2), 8, 8), 5)
         one = [(f"{i:04}.{e}", d) for i in range(6) for e, d in

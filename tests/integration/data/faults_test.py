@@ -18,7 +18,7 @@ import unittest
 import zipfile
 
 import numpy
-from data_case import DataCase
+from data_case import DataCase, add_member
 from PIL import Image
 
 DataCase.program = sys.argv.pop(1)
@@ -63,21 +63,16 @@ class Faults(DataCase):
         super().setUp()
         self.rng = random.Random(7)
 
-    def prepare(self, name, source=None, *more):
-        return self.run_program("data", "prepare", name, "--from", source or self.source, *more)
-
     def refused(self, *parts, source=None, name="bad", more=()):
-        done = self.prepare(name, source, *more)
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        done = self.prepare(name, source, *more, check=1)
         for part in parts:
             self.assertIn(part, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
         self.assertEqual(list(self.data.glob(f"{name}*")), [])  # nothing, and nothing half written
 
     def prepared(self, name, source=None, *more):
-        done = self.prepare(name, source, *more)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return json.loads((self.data / name / "meta.json").read_text())
+        self.prepare(name, source, *more)
+        return self.meta(name)
 
     def folder(self, per_class=4, classes=("cat", "dog")):
         for split in ("train", "test"):
@@ -89,21 +84,21 @@ class Faults(DataCase):
 
     # ---- Broken off ----------------------------------------------------------------------------------
 
-    def broken_off(self, end):
-        driver = DRIVER.format(change=BROKEN_OFF.format(end=end))
+    def driven(self, change):
+        """Prepares "set" in a process of its own after `change`, a piece of Python."""
         environment = os.environ | {"PYTHONPATH": str(ROOT / "harness" / "data")}
-        return subprocess.run([sys.executable, "-c", driver, str(self.source), str(self.data / "set")],
-                              capture_output=True, text=True, timeout=300, env=environment)
+        return subprocess.run([sys.executable, "-c", DRIVER.format(change=change), str(self.source),
+                               str(self.data / "set")], capture_output=True, text=True, timeout=300, env=environment)
+
+    def broken_off(self, end):
+        return self.driven(BROKEN_OFF.format(end=end))
 
     def goes_on(self):
         """Checks that the next run continues within the split, and ends with the data of an unbroken run."""
         self.assertFalse((self.data / "set").exists())
-        done = self.prepare("set")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"train: goes on after [1-9]\d? images of an earlier run")
-        self.assertEqual(json.loads((self.data / "set" / "meta.json").read_text())["id"],
-                         self.prepared("whole")["id"])
-        self.assertEqual(self.run_program("data", "check", "set").returncode, 0)
+        self.assertRegex(self.prepare("set").stdout, r"train: goes on after [1-9]\d? images of an earlier run")
+        self.assertEqual(self.meta("set")["id"], self.prepared("whole")["id"])
+        self.run_program("data", "check", "set", check=0)
 
     def test_a_killed_run_goes_on_within_a_split(self):
         self.folder(per_class=80)
@@ -128,14 +123,11 @@ class Faults(DataCase):
     def test_a_full_disk_leaves_nothing_of_what_begins_again(self):
         for split in ("train", "valid"):
             (self.source / f"{split}.txt").write_text("a b\n")
-        driver = DRIVER.format(change="""
+        for _ in range(2):
+            done = self.driven("""
 def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 writing.TokensWriter.add = writing.Folder.require_space = full""")
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "harness" / "data")}
-        for _ in range(2):
-            done = subprocess.run([sys.executable, "-c", driver, str(self.source), str(self.data / "set")],
-                                  capture_output=True, text=True, timeout=300, env=environment)
             self.assertEqual(done.returncode, 1)
             self.assertIn("no space is left on its disk", done.stderr)
             self.assertEqual(list(self.data.iterdir()), [])
@@ -146,21 +138,15 @@ writing.TokensWriter.add = writing.Folder.require_space = full""")
         self.folder(per_class=80)
         self.broken_off("os.kill(os.getpid(), signal.SIGKILL)")
         (self.source / "train" / "cat" / "0000.jpg").write_bytes(jpeg(self.rng, 8, 8))
-        done = self.prepare("set")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertNotIn("goes on", done.stdout)
+        self.assertNotIn("goes on", self.prepare("set").stdout)
 
     def test_what_is_refused_leaves_what_is_there(self):
         self.folder()
         self.prepared("set")
-        done = self.prepare("set")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("is there already", done.stderr)
+        self.assertIn("is there already", self.prepare("set", check=1).stderr)
         self.assertEqual([path.name for path in self.data.iterdir()], ["set"])
         for name in ("..", ".hidden", "a.partial", "weights", "text"):
-            done = self.prepare(name)
-            self.assertEqual(done.returncode, 2, done.stdout)
-            self.assertIn("expected a name", done.stderr)
+            self.assertIn("expected a name", self.prepare(name, check=2).stderr)
 
     # ---- Images --------------------------------------------------------------------------------------
 
@@ -182,8 +168,7 @@ writing.TokensWriter.add = writing.Folder.require_space = full""")
         names = sorted(path.name for path in place.iterdir())
         for name, data in odd.items():
             shown = self.home / "shown.ppm"
-            done = self.run_program("data", "show", "set", names.index(f"a-{name}.jpg"), "--out", shown)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            self.run_program("data", "show", "set", names.index(f"a-{name}.jpg"), "--out", shown, check=0)
             expected = Image.open(io.BytesIO(data)).convert("RGB")
             with Image.open(shown) as image:
                 self.assertEqual(image.tobytes(), expected.tobytes(), name)
@@ -198,8 +183,7 @@ writing.TokensWriter.add = writing.Folder.require_space = full""")
         done = self.prepare("set")
         self.assertIn("test is left out, as val is the test split", done.stdout)
         self.assertIn("testing: left out, as it is neither train nor", done.stdout)
-        meta = json.loads((self.data / "set" / "meta.json").read_text())
-        self.assertEqual(meta["id"], whole["id"])
+        self.assertEqual(self.meta("set")["id"], whole["id"])
         shutil.rmtree(self.source / "val")
         self.refused(f"{self.source}/test: images lie flat in it")
         self.refused("nothing: cannot be read", more=("--val-labels", self.home / "nothing"))
@@ -224,9 +208,7 @@ writing.TokensWriter.add = writing.Folder.require_space = full""")
         with tarfile.open(self.source / name, "w") as tar:
             for key, label in keys:
                 for extension, data in (("jpg", jpeg(self.rng)), ("cls", label)):
-                    info = tarfile.TarInfo(f"{key}.{extension}")
-                    info.size = len(data)
-                    tar.addfile(info, io.BytesIO(data))
+                    add_member(tar, f"{key}.{extension}", data)
 
     def test_shards_that_are_cut_or_mislabelled_are_refused(self):
         keys = [(f"{i:04}", b"%d" % (i % 2)) for i in range(8)]

@@ -17,7 +17,7 @@ import tarfile
 import unittest
 
 import numpy
-from data_case import DataCase
+from data_case import DataCase, add_member
 from PIL import Image
 
 DataCase.program = sys.argv.pop(1)
@@ -82,11 +82,8 @@ class Layouts(DataCase):
         self.images = images()
 
     def prepare(self, name, source, *more, check=0):
-        done = self.run_program("data", "prepare", name, "--from", source, *more, check=check)
+        done = super().prepare(name, source, *more, check=check)
         return done.stdout + done.stderr
-
-    def meta(self, name):
-        return json.loads((self.data / name / "meta.json").read_text())
 
     def prepare_folder(self):
         for split, made in self.images.items():
@@ -148,15 +145,11 @@ class Layouts(DataCase):
             with tarfile.open(self.source / f"{split}-0000.tar", "w") as tar:
                 for i, (number, _, data) in enumerate(made):
                     for end, content in (("jpg", data), ("json", json.dumps({"label": number}).encode())):
-                        info = tarfile.TarInfo(f"{i:04d}.{end}")
-                        info.size = len(content)
-                        tar.addfile(info, io.BytesIO(content))
+                        add_member(tar, f"{i:04d}.{end}", content)
         self.assertIn("18 images of train, 9 images of test", self.prepare("shards", self.source))
         with tarfile.open(self.source / "val-0000.tar", "w") as tar:
             for end, content in (("jpg", self.images["val"][0][2]), ("json", b'{"caption": "a fish"}')):
-                info = tarfile.TarInfo(f"0.{end}")
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
+                add_member(tar, f"0.{end}", content)
         self.assertIn("expected an object with the key label", self.prepare("bad", self.source, check=1))
 
     # ---- Parquet -----------------------------------------------------------------------------------
@@ -259,21 +252,16 @@ class Layouts(DataCase):
     # ---- ImageNet's archives -----------------------------------------------------------------------
 
     def write_archives(self):
-        def add(tar, name, data):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-
         with tarfile.open(self.source / "ILSVRC2012_img_train.tar", "w") as outer:
             for number, name in enumerate(CLASSES):
                 inner = io.BytesIO()
                 with tarfile.open(fileobj=inner, mode="w") as tar:
                     for _, file, data in (image for image in self.images["train"] if image[0] == number):
-                        add(tar, file, data)
-                add(outer, f"{name}.tar", inner.getvalue())
+                        add_member(tar, file, data)
+                add_member(outer, f"{name}.tar", inner.getvalue())
         with tarfile.open(self.source / "ILSVRC2012_img_val.tar", "w") as tar:
             for _, file, data in self.images["val"]:
-                add(tar, file, data)
+                add_member(tar, file, data)
         labels = self.home / "labels.txt"
         labels.write_text("".join(f"{file} {CLASSES[number]}\n" for number, file, _ in self.images["val"]))
         return labels

@@ -35,8 +35,8 @@ class Packages(DataCase):
         vocabulary = self.home / "vocab.txt"
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *("##" + c for c in LETTERS), ".", "_"]
         vocabulary.write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
-        return self.run_program("data", "prepare", "questions", "--from", self.source, "--tokenizer",
-                                vocabulary, "--window", 200, "--stride", 100, check=check)
+        return self.prepare("questions", self.source, "--tokenizer", vocabulary, "--window", 200, "--stride", 100,
+                            check=check)
 
     def test_questions_of_wordnet_have_their_word_as_answer(self):
         senses = [([word_of(i)], f'the meaning {word_of(i + 5000)}; "he met {word_of(i)} there"')
@@ -47,8 +47,7 @@ class Packages(DataCase):
                    (["two_words(a)", word_of(403)], 'more; "these two words, once"')]
         self.write_wordnet(senses)
         self.prepare_wordnet()
-        meta = json.loads((self.data / "questions" / "meta.json").read_text())
-        counts = {name: split["questions"] for name, split in meta["content"]["splits"].items()}
+        counts = {name: split["questions"] for name, split in self.meta("questions")["content"]["splits"].items()}
         self.assertGreater(counts["train"], 4 * 240)
         self.assertGreater(counts["test"], 0)
         self.assertLess(sum(counts.values()), 4 * 301)  # the other questions are for choosing rates
@@ -90,11 +89,10 @@ class Packages(DataCase):
                 entries.append(f"Head{i} \\Head\\, n.\n   1. {body}\n      x{number}.\n\n   2. Again; {i}.\n\n")
         packed = gzip.compress("".join(entries).encode())
         (self.source / "gcide.dict.dz").write_bytes(packed)
-        self.run_program("data", "prepare", "words", "--from", self.source, check=0)
+        self.prepare("words")
         self.run_program("data", "check", "words", check=0)
         folder = self.data / "words"
-        meta = json.loads((folder / "meta.json").read_text())["content"]
-        self.assertEqual(meta["vocabulary_size"], 10000)
+        self.assertEqual(self.meta("words")["content"]["vocabulary_size"], 10000)
         vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
         self.assertIn("<unk>", vocabulary)
         heads = {}
@@ -111,7 +109,7 @@ class Packages(DataCase):
         self.assertGreater(len(heads["train"]), 3400)
         self.assertGreater(min(map(len, heads.values())), 100)
         (self.source / "gcide.dict.dz").write_bytes(packed[:-1000])
-        done = self.run_program("data", "prepare", "cut", "--from", self.source / "gcide.dict.dz", check=1)
+        done = self.prepare("cut", self.source / "gcide.dict.dz", check=1)
         self.assertIn("gcide.dict.dz: is no whole gzip of a dictionary", done.stderr)
 
 

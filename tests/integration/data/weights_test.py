@@ -7,19 +7,17 @@ import collections
 import io
 import json
 import os
-import pathlib
 import pickle
 import random
-import shutil
 import struct
-import subprocess
 import sys
-import tempfile
 import types
 import unittest
 import zipfile
 
-PROGRAM = sys.argv.pop(1)
+from data_case import DataCase
+
+DataCase.program = sys.argv.pop(1)
 WORKLOAD = "gpt-small"  # GPT-2's names: 3 layers of width 96, 63 tokens
 
 
@@ -129,21 +127,16 @@ def torch_file(tensors, legacy, nested=None, evil=False, strides=None):
     return file.getvalue()
 
 
-class Weights(unittest.TestCase):
+class Weights(DataCase):
     def setUp(self):
-        self.home = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.home)
+        super().setUp()
         self.number = 0
 
-    def run_program(self, *words, check=None):
-        done = subprocess.run([PROGRAM, "weights", *map(str, words)], capture_output=True, text=True,
-                              timeout=300, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
-        if check is not None:
-            self.assertEqual(done.returncode, check, done.stdout + done.stderr)
-        return done
+    def weights(self, *words, check=None):
+        return self.run_program("weights", *words, check=check)
 
     def file(self, name, data):
-        path = self.home / name
+        path = self.data / name
         path.write_bytes(data)
         return path
 
@@ -151,8 +144,8 @@ class Weights(unittest.TestCase):
         """Prepares a file of this content; returns (the safetensors file made from it, its name)."""
         self.number += 1
         made = f"made{self.number}"
-        self.run_program("prepare", made, "--from", self.file(name, data), check=0)
-        return (self.home / "weights" / f"{made}.safetensors").read_bytes(), made
+        self.weights("prepare", made, "--from", self.file(name, data), check=0)
+        return (self.data / "weights" / f"{made}.safetensors").read_bytes(), made
 
     def test_every_container_gives_the_same_file(self):
         tensors = made_tensors("transformer.")
@@ -170,11 +163,11 @@ class Weights(unittest.TestCase):
         for shard, part in shards.items():
             self.file(shard.replace("safetensors", "bin"), torch_file({n: tensors[n] for n in part}, legacy=False))
         self.assertEqual(self.prepared("p.bin.index.json", index.replace(b".safetensors", b".bin"))[0], kept)
-        self.run_program("prepare", "folder", "--from", self.home, check=1)  # has files of other names
+        self.weights("prepare", "folder", "--from", self.data, check=1)  # has files of other names
         self.file("pytorch_model.bin", torch_file(tensors, legacy=False))
-        self.run_program("prepare", "folder", "--from", self.home, check=0)
-        self.assertEqual((self.home / "weights" / "folder.safetensors").read_bytes(), kept)
-        done = self.run_program("check", WORKLOAD, name, check=0)
+        self.weights("prepare", "folder", "--from", self.data, check=0)
+        self.assertEqual((self.data / "weights" / "folder.safetensors").read_bytes(), kept)
+        done = self.weights("check", WORKLOAD, name, check=0)
         self.assertIn("filled   wte.weight  from transformer.wte.weight", done.stdout)
         self.assertIn(f"{len(tensors)} tensors fill {WORKLOAD}", done.stdout)
 
@@ -182,7 +175,7 @@ class Weights(unittest.TestCase):
         tensors = made_tensors("transformer.")
         for prefix in ("module.", "_orig_mod.", "model.", "model._orig_mod.module."):
             path = self.file("around.safetensors", safetensors({prefix + n: t for n, t in tensors.items()}))
-            done = self.run_program("check", WORKLOAD, path, check=0)
+            done = self.weights("check", WORKLOAD, path, check=0)
             self.assertIn(f"filled   wte.weight  from {prefix}transformer.wte.weight", done.stdout)
         both = tensors | {"module.transformer.ln_f.bias": tensors["transformer.ln_f.bias"]}
         self.refused(safetensors(both), "transformer.ln_f.bias: ln_f.bias is filled already")
@@ -205,22 +198,22 @@ class Weights(unittest.TestCase):
             longer = length + (int.from_bytes(begin, "little") - length) % step
             padded = longer.to_bytes(8, "little") + data[8:8 + length].ljust(longer) + data[8 + length:]
             self.assertTrue(padded.startswith(begin))
-            self.run_program("check", WORKLOAD, self.file("padded.safetensors", padded), check=0)
+            self.weights("check", WORKLOAD, self.file("padded.safetensors", padded), check=0)
 
     def refused(self, data, *parts):
         path = self.file("bad.safetensors", data)
-        done = self.run_program("check", WORKLOAD, path)
+        done = self.weights("check", WORKLOAD, path)
         self.assertNotEqual(done.returncode, 0)
         for part in parts:
             self.assertIn(part, done.stderr)
 
     def not_prepared(self, name, data):
         path = self.file(name, data)
-        done = self.run_program("prepare", "bad", "--from", path)
+        done = self.weights("prepare", "bad", "--from", path)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"error: {path}: ", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        self.assertEqual(list((self.home / "weights").glob("bad*")), [])
+        self.assertEqual(list((self.data / "weights").glob("bad*")), [])
         return done.stderr
 
     def malformed(self, data, *parts):
@@ -273,31 +266,27 @@ class Weights(unittest.TestCase):
         tied = tensors | {"lm_head.weight": tensors["wte.weight"]}
         path = self.file("tied.safetensors", safetensors(tied))
         self.assertIn("skipped  lm_head.weight: the same as wte.weight",
-                      self.run_program("check", WORKLOAD, path, check=0).stdout)
+                      self.weights("check", WORKLOAD, path, check=0).stdout)
 
     def test_a_model_is_as_large_as_its_data(self):
         for split in ("train", "valid"):
             self.file(f"{split}.txt", b"one two three four\n" * 300)
-        done = subprocess.run([PROGRAM, "data", "prepare", "own", "--from", self.home], capture_output=True,
-                              text=True, timeout=300, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.prepare("own", self.data)
         tensors = made_tensors()
         tensors["wte.weight"] = ((5, 96), tensors["wte.weight"][1][:4 * 5 * 96])  # four words and <eos>
         _, name = self.prepared("own.safetensors", safetensors(tensors))
-        self.assertIn("wte.weight [5, 96], expected [63, 96]", self.run_program("check", WORKLOAD, name, check=1).stderr)
-        self.run_program("check", WORKLOAD, name, "--data", "own", check=0)
+        self.assertIn("wte.weight [5, 96], expected [63, 96]", self.weights("check", WORKLOAD, name, check=1).stderr)
+        self.weights("check", WORKLOAD, name, "--data", "own", check=0)
         experiment = self.file("own.toml", f"""
             id = "own"\ntitle = "own"\npaper = ""\n[defaults]\nkind = "convergence"\nmode = "measured"
             transport = "threads"\nworkers = 1\nworkload = "{WORKLOAD}"\ndata = "own"\nweights = "{name}"\nsteps = 2
             [repeat]\nblocks = 1\n[[axis]]\nmethod = ["dense"]\n[[figure]]\nkind = "convergence"
             """.encode())
-        done = subprocess.run([PROGRAM, "--results", self.home / "results", "plan", experiment], timeout=300,
-                              capture_output=True, text=True, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.run_program("--results", self.home / "results", "plan", experiment, check=0)
 
     def test_pickles_are_not_run(self):
         data = torch_file(made_tensors(), legacy=True, evil=True)
-        done = self.run_program("prepare", "evil", "--from", self.file("evil.pt", data))
+        done = self.weights("prepare", "evil", "--from", self.file("evil.pt", data))
         self.assertEqual(done.returncode, 1)
         self.assertIn("it asks for posix.system", done.stderr)
         whole = torch_file(made_tensors(), legacy=False)
@@ -323,7 +312,7 @@ class Weights(unittest.TestCase):
                     b"ctorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu\x8a\x08%btQK\x00K\x04\x85K\x01\x85"
                     b"\x89ccollections\nOrderedDict\n)RtR%bs." % (struct.pack("<q", numel), more))
 
-        self.assertIn(" 1 tensors", self.run_program("prepare", "good", "--from", self.file("good.pt", zipped(tensor(4))),
+        self.assertIn(" 1 tensors", self.weights("prepare", "good", "--from", self.file("good.pt", zipped(tensor(4))),
                                                       check=0).stdout)
         legacy = b"".join(pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {}))
         legacy += tensor(1 << 40) + pickle.dumps(["0"], 2) + struct.pack("<q", 1 << 40) + bytes(16)
@@ -341,7 +330,7 @@ class Weights(unittest.TestCase):
         for places, part in (('{"a": "../b.safetensors"}', "places a in"), ('{"a": 3}', "places a in 3"),
                              ("[1]", "weight_map is no table"), ('{"a": "b.safetensors"}', "is not there")):
             index = self.file("m.safetensors.index.json", f'{{"weight_map": {places}}}'.encode())
-            done = self.run_program("prepare", "bad", "--from", index, check=1)
+            done = self.weights("prepare", "bad", "--from", index, check=1)
             self.assertIn(part, done.stderr)
 
 

@@ -69,12 +69,10 @@ class LocalStepsTest(trial_test.Trials):
                 self.assertEqual(largest < elements, method == "streaming-diloco")
                 arrays = 2 if "diloco" in method else 1
                 self.assertEqual(metrics["method_memory_bytes"], 4 * (arrays * elements + largest))
-            shutil.rmtree(self.results)
 
     def test_inner_state_is_counted_and_changes_what_is_trained(self):
         losses, sent, memory = {}, {}, {}
         for inner in ("keep", "reset", "average"):
-            shutil.rmtree(self.results, ignore_errors=True)
             options = f'every = 4, inner_state = "{inner}"'
             more = with_options(options, THREADS + 'recipe = { optimizer = "adam", learning_rate = 0.01 }\n')
             trial = self.run_trial(method="local-sgd", steps=8, more=more)
@@ -151,7 +149,6 @@ class LocalStepsTest(trial_test.Trials):
         for method, options, loops in (("local-sgd", "every = 4", 1 + 8), ("shadowsync", BESIDE, 1 + 2),
                                        ("delayed-gradients", "", 1 + 1)):
             with self.subTest(method):
-                shutil.rmtree(self.results, ignore_errors=True)
                 trial = self.run_trial(method=method, steps=8, more=with_options(options, THREADS))
                 self.assertEqual(trial["status"], "ok", trial)
                 self.assertEqual(len(trial["quiet"]["loop_seconds"]), loops)
@@ -166,7 +163,6 @@ class LocalStepsTest(trial_test.Trials):
 
     def test_the_metrics_of_a_trial_are_what_its_series_gives(self):
         for transport in ("mpi", "threads"):
-            shutil.rmtree(self.results, ignore_errors=True)
             more = with_options("every = 3", f'transport = "{transport}"\n')
             trial = self.run_trial(method="diloco", steps=6, more=more)
             steps = self.series(trial, "steps.npy")
@@ -178,7 +174,6 @@ class LocalStepsTest(trial_test.Trials):
     def test_windows_of_one_step_train_as_dense_does(self):
         losses = {}
         for method, more in (("dense", THREADS), ("local-sgd", with_options("every = 1", THREADS))):
-            shutil.rmtree(self.results, ignore_errors=True)
             trial = self.run_trial(method=method, steps=6, more=more)
             losses[method] = self.rank_zero(trial)["loss"]
         np.testing.assert_allclose(losses["dense"], losses["local-sgd"], rtol=1e-4)
@@ -186,7 +181,6 @@ class LocalStepsTest(trial_test.Trials):
     def test_convergence_evaluates_what_it_says(self):
         found = {}
         for evaluate in ("anchor", "average", "own"):
-            shutil.rmtree(self.results, ignore_errors=True)
             more = with_options("every = 4, outer_rate = 1, outer_momentum = 0", THREADS)
             more += f'kind = "convergence"\nevaluate = "{evaluate}"\nevaluate_every = 4\ntarget = 1\n'
             trial = self.run_trial(method="diloco", steps=10, more=more)
@@ -202,7 +196,6 @@ class LocalStepsTest(trial_test.Trials):
     def test_within_a_window_the_anchor_is_none_of_the_ranks_own(self):
         losses = {}
         for evaluate in ("anchor", "average", "own"):
-            shutil.rmtree(self.results, ignore_errors=True)
             more = with_options("every = 8", THREADS)
             more += f'kind = "convergence"\nevaluate = "{evaluate}"\nevaluate_every = 3\ntarget = 1\n'
             trial = self.run_trial(method="diloco", steps=5, more=more)

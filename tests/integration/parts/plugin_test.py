@@ -151,8 +151,7 @@ class PluginTest(ProgramTest):
     def trials(self, experiment, methods, *arguments, more=""):
         listed = ", ".join(f'"{name}"' for name in methods)
         (self.folder / "t.toml").write_text(experiment.format(methods=listed, more=more))
-        done = self.start(*arguments, "run", "--keep-disturbed", "t.toml")
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.call(*arguments, "run", "--keep-disturbed", "t.toml")
         trials = [read_trial(path) for path in self.results.rglob("trial.json")]
         return {trial["config"]["method"]: trial for trial in trials}
 

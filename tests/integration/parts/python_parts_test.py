@@ -113,8 +113,7 @@ class Parts(ProgramTest):
     def trials(self, experiment, *methods, more=""):
         listed = ", ".join(f'"{name}.toml"' for name in methods)
         (self.folder / "t.toml").write_text(experiment.format(methods=listed, more=more))
-        done = self.start("run", "--keep-disturbed", "t.toml")
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.call("run", "--keep-disturbed", "t.toml")
         trials = [read_trial(path) for path in self.results.rglob("trial.json")]
         return {trial["config"]["method"]: trial for trial in trials}
 

@@ -16,7 +16,6 @@ TCP = 'transport = "tcp"'
 
 class TcpTrialTest(trial_test.Trials):
     def values(self, transport, method):
-        shutil.rmtree(self.results, ignore_errors=True)
         trial = self.run_trial(method=method, workers=3, more=f'transport = "{transport}"')
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), transport)
         return {name: trial["metrics"][name]["value"] for name in ("loss", "payload_bytes", "sent_bytes")}

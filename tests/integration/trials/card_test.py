@@ -7,7 +7,6 @@ Without a card it says why, and ends with status 77.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +39,6 @@ def why_no_card(sparfuse):
 class CardTest(trial_test.Trials):
     def losses(self, device, method):
         """The losses of a trial, sorted by step, then rank."""
-        shutil.rmtree(self.results, ignore_errors=True)
         trial = self.run_trial(method=method, steps=8, deadline=30, environment=ONE_CARD,
                                more=f'device = "{device}"\n{METHODS[method]}')
         self.assertEqual(trial["status"], "ok", method)

@@ -4,7 +4,6 @@ some seconds each.
   collectives_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -30,14 +29,12 @@ class ReducingTrialTest(trial_test.Trials):
                 self.assertIn("rank 2 does not answer", trial["failure"]["message"])
                 self.assertIn(method, output)
                 self.assertEqual(self.ranks(), {})
-            shutil.rmtree(self.results)
 
     def test_a_killed_rank_is_named_with_its_signal(self):
         for method, setting in CASES:
             with self.subTest(method):
                 trial, _ = self.disturb(1, signal.SIGKILL, method=method, **setting)
                 self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])
-            shutil.rmtree(self.results)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ thread of a kernel is one of the host's.
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -27,7 +26,6 @@ class EmulatedTrialTest(trial_test.Trials):
     def on_emulated_device(self, method, emulated=True):
         """Runs a trial with the tests' own worker: streams, kernels and staging are real, memory is the
         host's. Returns its loss."""
-        shutil.rmtree(self.results, ignore_errors=True)
         trial = self.run_trial(method=method, environment=self.emulated_worker() if emulated else {})
         self.assertEqual("cards" in trial["machine"], emulated)
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
@@ -56,7 +54,6 @@ class EmulatedTrialTest(trial_test.Trials):
                 self.assertGreater(trial["metrics"]["outer_seconds"]["value"], 0)
                 self.assertGreater(trial["metrics"]["replica_divergence"]["value"], 0)
                 losses[emulated] = trial["metrics"]["loss"]["value"]
-                shutil.rmtree(self.results)
             self.assertAlmostEqual(losses[True], losses[False], delta=1e-5 * abs(losses[False]), msg=method)
 
     @with_all
@@ -68,7 +65,6 @@ class EmulatedTrialTest(trial_test.Trials):
         trial = self.run_trial(code=1, environment={**self.emulated_worker(), "SPARFUSE_GPU_FAULT": "launch:40:700"})
         self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", "internal"))
         self.assertIn("the context is lost", trial["failure"]["message"])
-        shutil.rmtree(self.results)
         self.assertEqual(self.run_trial()["status"], "ok")
 
 

@@ -1,6 +1,7 @@
 // Tests the reading of link logs, and the resulting blocks in a cluster's file.
 #include "harness/clusters/imported/imported_links.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // Makes two systems with trials of real cells, whose times are the model's, for tests of compare.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/compare/comparison_table.hpp"
 #include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/compare/side.hpp"
 #include "harness/experiment/experiment.hpp"
@@ -50,18 +50,48 @@ inline ProfileOutcomes BetterKnown(ProfileOutcomes outcomes, double times) {
   return outcomes;
 }
 
-class ComparedSides {
+// The tables of a comparison as a page shows them.
+inline std::string TextOf(const ShownComparison& shown) {
+  std::string text;
+  for (const Table& table : TablesOf(shown)) text += Render(table, TableFormat::kMarkdown);
+  return text;
+}
+
+// Two systems, a and b. `outcome` gives that of a trial.
+class TwoSides {
+ public:
+  explicit TwoSides(nlohmann::json (*outcome)(const TrialRow&)) {
+    for (const char* name : {"a", "b"})
+      sides_.push_back(SystemSide{name, std::string("machine ") + name, {}, outcome});
+  }
+
+  // Adds a trial that ran well on the machine of its side.
+  TrialRow& AddRow(std::size_t side, TrialRow row) {
+    const std::string& name = sides_[side].name;
+    row.trial_id = name + std::to_string(sides_[side].rows.size());
+    row.experiment = "e";
+    row.kind = "throughput";
+    row.system_hash = name;
+    row.system = {{"cpu_model", "cpu " + name},
+                  {"cores", 2},
+                  {"memory_gib", 4},
+                  {"gpus", nlohmann::json::array()}};
+    row.status = "ok";
+    row.units = {{"throughput", "images/s"}};
+    return sides_[side].rows.emplace_back(std::move(row));
+  }
+
+  std::vector<SystemSide> sides_;
+};
+
+class ComparedSides : public TwoSides {
  public:
   static constexpr int kBlocks = 3;
 
-  ComparedSides() : catalog_(BuiltInCatalog()), profiles_("nowhere") {
-    for (const char* name : {"a", "b"}) {
-      sides_.push_back(
-          SystemSide{name, std::string("machine ") + name, {}, [](const TrialRow& row) {
-                       return row.provenance["outcome"];
-                     }});
-    }
-  }
+  ComparedSides()
+      : TwoSides([](const TrialRow& row) { return row.provenance["outcome"]; }),
+        catalog_(BuiltInCatalog()),
+        profiles_("nowhere") {}
 
   // Cells of an experiment file with these [[axis]] tables.
   std::vector<Cell> Cells(const std::string& axes) const {
@@ -82,31 +112,20 @@ class ComparedSides {
 
   TrialRow& Add(std::size_t side, const Cell& cell, int block, double step_seconds) {
     TrialRow row;
-    row.trial_id = sides_[side].name + std::to_string(sides_[side].rows.size());
-    row.experiment = "e";
     row.part = "main";
-    row.kind = "throughput";
     row.mode = NameOf(cell.config.mode);
     row.method = cell.config.method;
     row.workload = cell.config.workload;
     row.workers = cell.config.workers;
     row.config = cell.json;
     row.config_hash = cell.config_hash;
-    row.system_hash = sides_[side].name;
-    row.system = {{"cpu_model", "cpu " + sides_[side].name},
-                  {"cores", 2},
-                  {"memory_gib", 4},
-                  {"gpus", nlohmann::json::array()}};
     row.provenance = {{"machine", {{"placement", nlohmann::json::array({"n1", "n1"})}}},
                       {"outcome", nullptr}};
-    row.status = "ok";
     row.block = block;
     row.metrics = {{"throughput", 64 / step_seconds},
                    {"step_seconds", step_seconds},
                    {"exposed_communication_seconds", 0.5 * step_seconds}};
-    row.units = {{"throughput", "images/s"}};
-    sides_[side].rows.push_back(row);
-    return sides_[side].rows.back();
+    return AddRow(side, std::move(row));
   }
 
   // Adds blocks of all cells with the model's times; steps of other methods than dense take
@@ -136,7 +155,6 @@ class ComparedSides {
 
   Catalog catalog_;
   ProfileFolders profiles_;
-  std::vector<SystemSide> sides_;
 };
 
 }  // namespace sparfuse::harness

@@ -1,5 +1,6 @@
-// Makes the file of a declared cluster from a preset: a whole cluster of data-sheet values, from
-// results/profiles/presets. The comments of a preset name the first measurements.
+// Edits the text of declared clusters' files: makes one from a preset, a whole cluster of
+// data-sheet values from results/profiles/presets whose comments name the first measurements; and
+// removes an input.
 #pragma once
 
 #include <filesystem>
@@ -24,5 +25,9 @@ std::string ClusterFromPreset(const ProfileFolders& profiles, const NewCluster& 
 // Error{kConfig} for a name that is not valid (as ProfileFile), and for the name of a measured or
 // declared cluster.
 std::filesystem::path PlaceOfNewCluster(const ProfileFolders& profiles, const std::string& name);
+
+// Turns the lines of `[input] NAME` in `text` into comments: one line, several, dotted keys, or a
+// table of its own. Keys within an inline table of all inputs stay.
+std::string WithoutInput(const std::string& text, const std::string& name);
 
 }  // namespace sparfuse::harness
