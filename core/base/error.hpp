@@ -1,9 +1,12 @@
 // Declares errors that may end a trial, and the kinds under which the store files them.
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace sparfuse {
 
@@ -20,25 +23,10 @@ enum class FailureKind {
 };
 
 constexpr std::string_view FailureKindName(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kConfig:
-      return "config";
-    case FailureKind::kUnsupported:
-      return "unsupported";
-    case FailureKind::kOutOfMemory:
-      return "out_of_memory";
-    case FailureKind::kTimeout:
-      return "timeout";
-    case FailureKind::kComm:
-      return "comm";
-    case FailureKind::kNumeric:
-      return "numeric";
-    case FailureKind::kData:
-      return "data";
-    case FailureKind::kInternal:
-      return "internal";
-  }
-  return "internal";
+  constexpr std::string_view kNames[] = {"config", "unsupported", "out_of_memory", "timeout",
+                                         "comm",   "numeric",     "data",          "internal"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(FailureKind::kInternal) + 1);
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 class Error : public std::runtime_error {
@@ -51,12 +39,29 @@ class Error : public std::runtime_error {
   FailureKind kind_;
 };
 
+// Joins texts and numbers, which it writes as std::to_string does.
+template <class... Parts>
+std::string Concat(const Parts&... parts) {
+  std::string text;
+  const auto add = [&]<class Part>(const Part& part) {
+    if constexpr (std::is_arithmetic_v<Part>) {
+      text += std::to_string(part);
+    } else {
+      text += part;
+    }
+  };
+  (add(parts), ...);
+  return text;
+}
+
 }  // namespace sparfuse
 
-#define SPARFUSE_THROW(kind, what) throw ::sparfuse::Error(::sparfuse::FailureKind::kind, (what))
+// Throws an Error{kind} whose text is Concat of the other arguments.
+#define SPARFUSE_THROW(kind, ...) \
+  throw ::sparfuse::Error(::sparfuse::FailureKind::kind, ::sparfuse::Concat(__VA_ARGS__))
 
 // For mistakes a user can cause (bad shape, density out of range). Programmer errors use assert.
-#define SPARFUSE_REQUIRE(condition, what)              \
-  do {                                                 \
-    if (!(condition)) SPARFUSE_THROW(kConfig, (what)); \
+#define SPARFUSE_REQUIRE(condition, ...)                    \
+  do {                                                      \
+    if (!(condition)) SPARFUSE_THROW(kConfig, __VA_ARGS__); \
   } while (false)

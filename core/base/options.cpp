@@ -35,7 +35,7 @@ template <class T>
 const T& Get(const Options& options, std::string_view name) {
   const auto it = options.find(name);
   if (it == options.end() || !std::holds_alternative<T>(it->second)) {
-    SPARFUSE_THROW(kInternal, "option '" + std::string(name) + "' was not resolved");
+    SPARFUSE_THROW(kInternal, "option '", name, "' was not resolved");
   }
   return std::get<T>(it->second);
 }
@@ -116,7 +116,7 @@ std::string Suggestion(std::string_view name, std::span<const std::string> known
   std::string text = "; known:";
   const std::size_t shown = std::min(kShown, known.size());
   for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? " " : ", ") + known[i];
-  if (shown < known.size()) text += " and " + std::to_string(known.size() - shown) + " more";
+  if (shown < known.size()) text += Concat(" and ", known.size() - shown, " more");
   return text;
 }
 
@@ -130,8 +130,7 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
     if (spec == specs.end()) {
       std::vector<std::string> known;
       for (const auto& s : specs) known.push_back(s.name);
-      SPARFUSE_THROW(kConfig, std::string(owner) + ": unknown option \"" + key + "\"" +
-                                  Suggestion(key, known));
+      SPARFUSE_THROW(kConfig, owner, ": unknown option \"", key, "\"", Suggestion(key, known));
     }
     const std::string where = std::string(owner) + ": " + key;
     OptionValue accepted = value;
@@ -140,8 +139,8 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
       accepted = static_cast<double>(std::get<std::int64_t>(value));
     }
     if (accepted.index() != spec->fallback.index()) {
-      SPARFUSE_THROW(kConfig,
-                     where + " = " + ToString(value) + ": expected " + TypeName(spec->fallback));
+      SPARFUSE_THROW(kConfig, where, " = ", ToString(value), ": expected ",
+                     TypeName(spec->fallback));
     }
     if (const auto* d = std::get_if<double>(&accepted)) CheckRange(where, *spec, *d);
     if (const auto* i = std::get_if<std::int64_t>(&accepted)) {
@@ -150,7 +149,7 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
     const auto* s = std::get_if<std::string>(&accepted);
     if (s && !spec->choices.empty() && !(spec->or_outside && IsOutsidePart(*s))) {
       if (std::find(spec->choices.begin(), spec->choices.end(), *s) == spec->choices.end()) {
-        SPARFUSE_THROW(kConfig, where + " = \"" + *s + "\"" + Suggestion(*s, spec->choices));
+        SPARFUSE_THROW(kConfig, where, " = \"", *s, "\"", Suggestion(*s, spec->choices));
       }
     }
     resolved[key] = accepted;

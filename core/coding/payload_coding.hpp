@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 
+#include "core/base/error.hpp"
 #include "core/device/device.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/payload/payload.hpp"
@@ -107,7 +108,10 @@ struct PayloadHeader {
 };
 
 // Throws Error{kComm}.
-[[noreturn]] void MalformedPayload(const std::string& what);
+template <class... Parts>
+[[noreturn]] void MalformedPayload(const Parts&... what) {
+  SPARFUSE_THROW(kComm, "malformed sparse payload: ", what...);
+}
 
 template <class T>
 T LoadBytes(const std::byte* from) {

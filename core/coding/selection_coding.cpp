@@ -146,8 +146,8 @@ class Reader {
   std::size_t at() const { return at_; }
   const std::byte* Take(std::size_t size, const char* what) {
     if (bytes_.size() - at_ < size) {
-      MalformedPayload("it ends after " + std::to_string(bytes_.size()) + " bytes, within its " +
-                       what + "; expected at least " + std::to_string(at_ + size));
+      MalformedPayload("it ends after ", bytes_.size(), " bytes, within its ", what,
+                       "; expected at least ", at_ + size);
     }
     at_ += size;
     return bytes_.data() + at_ - size;
@@ -176,8 +176,7 @@ void ReadRanks(const std::byte* from, std::span<const float> restored, std::span
     waiting >>= width;
     bits -= width;
     if (rank >= count || (seen[rank / 32] >> rank % 32 & 1) != 0) {
-      MalformedPayload("rank " + std::to_string(i) + " is " + std::to_string(rank) +
-                       "; expected each of 0 to " + std::to_string(count - 1) + " once");
+      MalformedPayload("rank ", i, " is ", rank, "; expected each of 0 to ", count - 1, " once");
     }
     seen[rank / 32] |= std::uint32_t{1} << rank % 32;
     values[i] = restored[rank];
@@ -274,10 +273,9 @@ std::size_t SelectionCoder::Encode(const PayloadCoding& coding, std::span<const 
   const std::size_t n = source.size();
   const PayloadCoding as = SelectionCodingOf(coding, n);
   if (out.size() < SelectionBytesBound(coding, slot.capacity, n)) {
-    SPARFUSE_THROW(kInternal, "a coded selection of up to " + std::to_string(slot.capacity) +
-                                  " of " + std::to_string(n) + " elements has room for " +
-                                  std::to_string(out.size()) + " bytes; expected " +
-                                  std::to_string(SelectionBytesBound(coding, slot.capacity, n)));
+    SPARFUSE_THROW(kInternal, "a coded selection of up to ", slot.capacity, " of ", n,
+                   " elements has room for ", out.size(), " bytes; expected ",
+                   SelectionBytesBound(coding, slot.capacity, n));
   }
   const auto indices = [&] { return slot.indices.host().first(slot.count); };
   const auto values = [&] { return slot.values.host().first(slot.count); };
@@ -339,12 +337,10 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   const ValueCoding coding = (flags & kFlagF16) != 0 ? ValueCoding::kF16 : ValueCoding::kF32;
   if ((flags & kFlagDelta) != 0 || (fitted && coding == ValueCoding::kF16) ||
       (!filter && (flags & kFlagPermuted) != 0) || ((filter || fitted) && n <= kLeastElements)) {
-    MalformedPayload("flags " + std::to_string(flags) + ", which no selection of " +
-                     std::to_string(n) + " elements has");
+    MalformedPayload("flags ", flags, ", which no selection of ", n, " elements has");
   }
   if (count > indices.size()) {
-    MalformedPayload(std::to_string(count) + " elements; expected at most " +
-                     std::to_string(indices.size()));
+    MalformedPayload(count, " elements; expected at most ", indices.size());
   }
   if (count == 0) return {{}, kPayloadHeaderBytes};
   indices = indices.first(count);
@@ -358,7 +354,7 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   if (fitted) {
     const auto positives = LoadBytes<std::uint32_t>(reader.Take(sizeof(std::uint32_t), "counts"));
     if (positives > count) {
-      MalformedPayload(std::to_string(positives) + " values above 0 of " + std::to_string(count));
+      MalformedPayload(positives, " values above 0 of ", count);
     }
     restored_.resize(count);
     std::size_t begin = 0;
@@ -368,7 +364,7 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
       begin += length;
     }
     if (const std::size_t bad = FirstNotFinite(restored_); bad != restored_.size()) {
-      MalformedPayload("value " + std::to_string(bad) + " in descending order is not finite");
+      MalformedPayload("value ", bad, " in descending order is not finite");
     }
   } else {
     const std::size_t begin = reader.at();
@@ -388,12 +384,11 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
       indices[i] = static_cast<std::uint32_t>(sorted_[i] >> 32);
       values[i] = restored_[PlaceOf(sorted_[i])];
       if (i > 0 && indices[i] == indices[i - 1]) {
-        MalformedPayload("index " + std::to_string(indices[i]) + " occurs twice");
+        MalformedPayload("index ", indices[i], " occurs twice");
       }
     }
     if (indices.back() >= n) {
-      MalformedPayload("the last index is " + std::to_string(indices.back()) +
-                       "; expected one below " + std::to_string(n));
+      MalformedPayload("the last index is ", indices.back(), "; expected one below ", n);
     }
     return {{indices, values}, reader.at()};
   }
@@ -403,9 +398,8 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   const BloomShape shape{LoadBytes<std::uint32_t>(shape_at + 4),
                          LoadBytes<std::uint32_t>(shape_at)};
   if (shape.hashes == 0 || shape.hashes > kMostBloomHashes || shape.bits == 0) {
-    MalformedPayload("a filter of " + std::to_string(shape.bits) + " bits and " +
-                     std::to_string(shape.hashes) + " hashes; expected 1 bit or more, and 1 to " +
-                     std::to_string(kMostBloomHashes) + " hashes");
+    MalformedPayload("a filter of ", shape.bits, " bits and ", shape.hashes,
+                     " hashes; expected 1 bit or more, and 1 to ", kMostBloomHashes, " hashes");
   }
   const std::byte* const from = reader.Take(shape.words() * sizeof(std::uint32_t), "filter");
   const std::span<std::uint32_t> words = filter_.Take(shape);
@@ -415,8 +409,8 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   }
   Choose(n, count, (flags & kFlagPermuted) != 0, pool);
   if (chosen_.size() < count) {
-    MalformedPayload("its filter has " + std::to_string(chosen_.size()) + " of " +
-                     std::to_string(n) + " indices; expected at least " + std::to_string(count));
+    MalformedPayload("its filter has ", chosen_.size(), " of ", n, " indices; expected at least ",
+                     count);
   }
   std::ranges::copy(chosen_, indices.begin());
   return {{indices, values}, reader.at()};

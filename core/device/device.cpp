@@ -27,9 +27,8 @@ void* AllocateOnHost(std::size_t bytes, std::string_view what, bool huge_pages =
   }
 #endif
   if (pointer == nullptr) {
-    std::string text = "cannot allocate " + std::to_string(bytes) + " bytes on the host";
-    if (!what.empty()) text += " for " + std::string(what);
-    SPARFUSE_THROW(kOutOfMemory, text);
+    SPARFUSE_THROW(kOutOfMemory, "cannot allocate ", bytes, " bytes on the host",
+                   what.empty() ? "" : " for ", what);
   }
   return pointer;
 }

@@ -36,7 +36,7 @@ void Launch(const Stream& stream, std::size_t blocks, const Kernel& kernel,
   if (blocks == 0) return;
   if (stream.device.kind == DeviceKind::kEmulated) {
     if (launch_on_emulated<Kernel> == nullptr) {
-      SPARFUSE_THROW(kInternal, std::string(Kernel::kName) + " has no emulated kernel");
+      SPARFUSE_THROW(kInternal, Kernel::kName, " has no emulated kernel");
     }
     CheckStatus(InjectedStatus("launch"), Kernel::kName, "injected");
     launch_on_emulated<Kernel>(stream, static_cast<unsigned>(blocks), kernel, only_if);
@@ -46,8 +46,7 @@ void Launch(const Stream& stream, std::size_t blocks, const Kernel& kernel,
   CheckStatus(InjectedStatus("launch"), Kernel::kName, "injected");
   LaunchOnCuda(stream, static_cast<unsigned>(blocks), kernel, only_if);
 #else
-  SPARFUSE_THROW(kUnsupported,
-                 std::string(Kernel::kName) + ": this build has no CUDA (sparfuse doctor)");
+  SPARFUSE_THROW(kUnsupported, Kernel::kName, ": this build has no CUDA (sparfuse doctor)");
 #endif
 }
 

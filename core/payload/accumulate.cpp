@@ -120,8 +120,9 @@ WriteFunction WriteLinesFor([[maybe_unused]] Isa isa, [[maybe_unused]] bool stre
   return WriteSums;
 }
 
-[[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
-  SPARFUSE_THROW(kComm, "sparse payload " + std::to_string(payload) + " is corrupt: " + what);
+template <class... Parts>
+[[noreturn]] void ThrowCorrupt(std::size_t payload, const Parts&... what) {
+  SPARFUSE_THROW(kComm, "sparse payload ", payload, " is corrupt: ", what...);
 }
 
 // A chunk's elements of a payload that are not added yet.
@@ -175,12 +176,10 @@ bool AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
   for (std::size_t p = 0; p < payloads.size(); ++p) {
     const SparsePayload& payload = payloads[p];
     if (payload.indices.size() != payload.values.size()) {
-      ThrowCorrupt(p, std::to_string(payload.indices.size()) + " indices, " +
-                          std::to_string(payload.values.size()) + " values");
+      ThrowCorrupt(p, payload.indices.size(), " indices, ", payload.values.size(), " values");
     }
     if (!payload.indices.empty() && payload.indices.back() >= window.whole) {
-      ThrowCorrupt(p, "index " + std::to_string(payload.indices.back()) + ", expected below " +
-                          std::to_string(window.whole));
+      ThrowCorrupt(p, "index ", payload.indices.back(), ", expected below ", window.whole);
     }
   }
   const bool stream = StreamingPays(out.size());
@@ -221,9 +220,8 @@ bool AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
     for (std::size_t p = 0; p < payloads.size(); ++p) {
       const auto [next, last] = rests[p];
       if (next == last) continue;
-      ThrowCorrupt(p, "index " + std::to_string(payloads[p].indices[next]) + " at position " +
-                          std::to_string(next) + ", expected increasing indices below " +
-                          std::to_string(window.whole));
+      ThrowCorrupt(p, "index ", payloads[p].indices[next], " at position ", next,
+                   ", expected increasing indices below ", window.whole);
     }
   });
   return finite;

@@ -46,8 +46,8 @@ void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& conte
   const Device device = context.stream.device;
   if (device.kind == DeviceKind::kHost || source.gradient.stream.device != device ||
       (source.residual.size > 0 && source.residual.stream.device != device)) {
-    SPARFUSE_THROW(kInternal, std::string(sparsifier) + ": " + Describe(info) +
-                                  ": gradient and residual are not on the stream's device");
+    SPARFUSE_THROW(kInternal, sparsifier, ": ", Describe(info),
+                   ": gradient and residual are not on the stream's device");
   }
 }
 
@@ -91,9 +91,8 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
 
 std::size_t TakeReport(const SlotReport& report, const TensorInfo& info, SelectCounters* counters) {
   if (report.not_finite != 0) {
-    SPARFUSE_THROW(kNumeric, Describe(info) + ": element " +
-                                 std::to_string(NotFiniteCode(report.not_finite)) +
-                                 " is not finite; expected a finite gradient");
+    SPARFUSE_THROW(kNumeric, Describe(info), ": element ", NotFiniteCode(report.not_finite),
+                   " is not finite; expected a finite gradient");
   }
   ++counters->selections;
   counters->overflows += report.overflows;

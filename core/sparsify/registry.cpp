@@ -43,8 +43,7 @@ const SparsifierDescriptor& FindSparsifier(std::string_view name) {
     known.emplace_back(descriptor.name);
     known.insert(known.end(), descriptor.aliases.begin(), descriptor.aliases.end());
   }
-  SPARFUSE_THROW(kConfig,
-                 "unknown sparsifier \"" + std::string(name) + "\"" + Suggestion(name, known));
+  SPARFUSE_THROW(kConfig, "unknown sparsifier \"", name, "\"", Suggestion(name, known));
 }
 
 }  // namespace sparfuse

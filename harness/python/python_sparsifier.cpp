@@ -55,7 +55,7 @@ void PythonSparsifier::Select(const SelectContext& context, const SelectSource& 
                               Slot& slot) const {
   SelectInput input = BeginSelect(name_, context, source, density, info, slot);
   const std::size_t k = KeptCount(input.n, density);
-  RequireRoom(name_, info, slot, k);
+  RequireRoom(name_, info, slot.capacity, k);
   if (k == input.n) return SelectAll(context, input, info, slot);
   AddPending(context, input, info);
   CallSelect(input, k, info, slot);

@@ -74,19 +74,32 @@ void AccumulateOnDevice(const DeviceAccumulate& accumulate, const Decode& decode
   }
 }
 
-}  // namespace
-
-DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
-                           const TensorInfo& info) {
-  CheckEncodeArguments(quantizer, encode.source, info, encode.out.size);
-  const Device device = encode.context.stream.device;
-  const SelectSource& source = encode.source;
+// Checks the arguments of Quantizer::EncodeOnDevice. Throws Error{kConfig}; Error{kInternal} for
+// memory that is not on the stream's device.
+void CheckEncode(const Quantizer& quantizer, const DeviceContext& context,
+                 const SelectSource& source, const TensorInfo& info, std::size_t out_bytes) {
+  CheckEncodeArguments(quantizer, source, info, out_bytes);
+  const Device device = context.stream.device;
   if (device.kind == DeviceKind::kHost || source.gradient.stream.device != device ||
       (source.residual.size > 0 && source.residual.stream.device != device)) {
-    SPARFUSE_THROW(kInternal, std::string(quantizer.name()) + ": " + Describe(info) +
-                                  ": gradient and residual are not on the stream's device");
+    SPARFUSE_THROW(kInternal, quantizer.name(), ": ", Describe(info),
+                   ": gradient and residual are not on the stream's device");
   }
-  return encode;
+}
+
+}  // namespace
+
+void DeviceQuantizer::EncodeOnDevice(const DeviceContext& context, int rank,
+                                     const SelectSource& source, const TensorInfo& info,
+                                     DeviceSpan<std::byte> out, std::uint32_t* not_finite) const {
+  CheckEncode(*this, context, source, info, out.size);
+  EncodeThere({context, rank, source, info, out, not_finite});
+}
+
+void DeviceQuantizer::AccumulateOnDevice(const DeviceContext& context,
+                                         std::span<const std::byte* const> payloads, float scale,
+                                         DeviceSpan<float> out, std::uint64_t* fault) const {
+  AccumulateThere({context, payloads, scale, out, fault});
 }
 
 void EncodeFp32OnDevice(const DeviceEncode& encode) { EncodeWholeOnDevice<false>(encode); }
@@ -143,8 +156,8 @@ void AccumulateQsgdOnDevice(const DeviceAccumulate& accumulate, const QsgdForm& 
 
 void Quantizer::EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
                                const TensorInfo& info, DeviceSpan<std::byte> out,
-                               std::uint32_t* not_finite) const {
-  CheckedEncode(*this, {context, source, out, not_finite}, info);
+                               std::uint32_t* /*not_finite*/) const {
+  CheckEncode(*this, context, source, info, out.size);
   if (!IsWanted(context)) return;
   const Stream& stream = context.stream;
   const std::size_t n = source.gradient.size;

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "core/base/cpu.hpp"
@@ -13,6 +16,12 @@
 #include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {
+
+// QuantizerDescriptor::make of a quantizer without options and random numbers.
+template <class T>
+std::unique_ptr<Quantizer> MakePlainQuantizer(const Options& /*resolved*/, std::uint64_t /*seed*/) {
+  return std::make_unique<T>();
+}
 
 QuantizerDescriptor Fp32Descriptor();
 QuantizerDescriptor Fp16Descriptor();
@@ -74,15 +83,37 @@ void ForInputBlocks(const QuantizeContext& context, SelectInput& input, const Te
 // Arguments of Quantizer::EncodeOnDevice.
 struct DeviceEncode {
   const DeviceContext& context;
+  int rank;
   const SelectSource& source;
+  const TensorInfo& info;
   DeviceSpan<std::byte> out;
   std::uint32_t* not_finite;
 };
 
-// Checks and returns the arguments of Quantizer::EncodeOnDevice. Throws Error{kConfig};
-// Error{kInternal} for memory that is not on the stream's device.
-DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
-                           const TensorInfo& info);
+// Arguments of Quantizer::AccumulateOnDevice.
+struct DeviceAccumulate {
+  const DeviceContext& context;
+  std::span<const std::byte* const> payloads;
+  float scale;
+  DeviceSpan<float> out;
+  std::uint64_t* fault;
+};
+
+// A quantizer with kernels. EncodeThere and AccumulateThere do the work of EncodeOnDevice, whose
+// arguments have been checked, and of AccumulateOnDevice.
+class DeviceQuantizer : public Quantizer {
+ public:
+  bool WorksOnDevice() const noexcept final { return true; }
+  void EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
+                      const TensorInfo& info, DeviceSpan<std::byte> out,
+                      std::uint32_t* not_finite) const final;
+  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
+                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const final;
+
+ protected:
+  virtual void EncodeThere(const DeviceEncode& encode) const = 0;
+  virtual void AccumulateThere(const DeviceAccumulate& accumulate) const = 0;
+};
 
 // fp32.cpp, fp16.cpp, qsgd.cpp and sign.cpp describe the bytes of the codes.
 void EncodeFp32OnDevice(const DeviceEncode& encode);
@@ -96,16 +127,26 @@ struct QsgdForm {
   std::size_t bucket;
   std::size_t codes_at;  // bytes of the norms
 };
-void EncodeQsgdOnDevice(const DeviceEncode& encode, const QsgdForm& form, std::uint64_t key);
 
-// Arguments of Quantizer::AccumulateOnDevice.
-struct DeviceAccumulate {
-  const DeviceContext& context;
-  std::span<const std::byte* const> payloads;
-  float scale;
-  DeviceSpan<float> out;
-  std::uint64_t* fault;
-};
+// The norm as a float might be rounded below the largest magnitude, or overflow; this prevents
+// both, so that no level is above q.
+SPARFUSE_HOST_DEVICE float QsgdNorm(double sum_squares, std::uint32_t max_key) {
+  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
+  const double root = std::sqrt(sum_squares);
+  const auto norm = static_cast<float>(root < kMost ? root : kMost);
+  const auto largest = std::bit_cast<float>(max_key);
+  return norm < largest ? largest : norm;
+}
+
+// The step between levels. Level q must not overflow, but q times norm / q can, by rounding.
+SPARFUSE_HOST_DEVICE float QsgdStep(float norm, float levels) {
+  const float step = norm / levels;
+  return KeyOf(step * levels) < kInfinityKey
+             ? step
+             : std::bit_cast<float>(std::bit_cast<std::uint32_t>(step) - 1);
+}
+
+void EncodeQsgdOnDevice(const DeviceEncode& encode, const QsgdForm& form, std::uint64_t key);
 
 void AccumulateFp32OnDevice(const DeviceAccumulate& accumulate);
 void AccumulateFp16OnDevice(const DeviceAccumulate& accumulate);

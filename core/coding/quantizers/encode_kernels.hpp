@@ -12,11 +12,10 @@
 //                not measured, is 7 us; memory alone needs 5.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
+#include "core/coding/quantizers/encode.hpp"
 #include "core/coding/quantizers/scalar_codes.hpp"
 #include "core/device/kernel.hpp"
 #include "core/device/quads.hpp"
@@ -205,21 +204,6 @@ struct MeasureBlocks {
     }
   }
 };
-
-// The norm as a float might round below the largest magnitude or overflow; this prevents both.
-SPARFUSE_DEVICE float QsgdNorm(double sum_squares, std::uint32_t max_key) {
-  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
-  const double root = std::sqrt(sum_squares);
-  const auto norm = static_cast<float>(root < kMost ? root : kMost);
-  const float largest = FloatOf(max_key);
-  return norm < largest ? largest : norm;
-}
-
-// The step between levels. Level q must not overflow, but q times norm / q can, by rounding.
-SPARFUSE_DEVICE float QsgdStep(float norm, float levels) {
-  const float step = norm / levels;
-  return (BitsOf(step * levels) & ~kSignBit) < kInfinityKey ? step : FloatOf(BitsOf(step) - 1);
-}
 
 // One block. Sums the blocks' sums, one after another, and writes the head of the payload: the mean
 // of magnitudes, or the norm from squares.
@@ -431,8 +415,7 @@ SPARFUSE_DEVICE bool IsScale(float scale) { return BitsOf(scale) < kInfinityKey;
 
 // Decoders of payloads. A word has the codes of kPerWord elements. Word returns word w, Head the
 // data that the elements of its bucket share. Corrupt data clear *good.
-struct DecodeFp32 {
-  static constexpr std::uint32_t kPerWord = 1;
+struct DecodeWhole {
   static constexpr std::uint32_t bucket = 0;  // one
 
   SPARFUSE_DEVICE std::uint32_t Word(const std::byte* payload, std::size_t w) const {
@@ -442,6 +425,11 @@ struct DecodeFp32 {
                              bool* /*good*/) const {
     return 0;
   }
+};
+
+struct DecodeFp32 : DecodeWhole {
+  static constexpr std::uint32_t kPerWord = 1;
+
   SPARFUSE_DEVICE float Element(std::uint32_t word, unsigned /*v*/, float /*head*/,
                                 bool* good) const {
     *good &= (word & ~kSignBit) < kInfinityKey;
@@ -449,17 +437,9 @@ struct DecodeFp32 {
   }
 };
 
-struct DecodeFp16 {
+struct DecodeFp16 : DecodeWhole {
   static constexpr std::uint32_t kPerWord = 2;
-  static constexpr std::uint32_t bucket = 0;
 
-  SPARFUSE_DEVICE std::uint32_t Word(const std::byte* payload, std::size_t w) const {
-    return reinterpret_cast<const std::uint32_t*>(payload)[w];
-  }
-  SPARFUSE_DEVICE float Head(const std::byte* /*payload*/, std::size_t /*w*/,
-                             bool* /*good*/) const {
-    return 0;
-  }
   SPARFUSE_DEVICE float Element(std::uint32_t word, unsigned v, float /*head*/, bool* good) const {
     const std::uint32_t code = word >> 16 * v & 0xffffu;
     *good &= (code & 0x7fffu) < kHalfInfinity;

@@ -14,7 +14,7 @@
 namespace sparfuse {
 namespace {
 
-class Fp16 final : public Quantizer {
+class Fp16 final : public DeviceQuantizer {
  public:
   std::string_view name() const noexcept override { return "fp16"; }
 
@@ -41,28 +41,17 @@ class Fp16 final : public Quantizer {
     const auto* const codes = reinterpret_cast<const std::uint16_t*>(payload.data());
     const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
     if (kernels.half_add(codes + begin, out.size(), out.data()) >= kHalfInfinity) {
-      SPARFUSE_THROW(kComm, "fp16: an element at or after " + std::to_string(begin) +
-                                " is not finite; expected a payload of Encode");
+      SPARFUSE_THROW(kComm, "fp16: an element at or after ", begin,
+                     " is not finite; expected a payload of Encode");
     }
   }
 
-  bool WorksOnDevice() const noexcept override { return true; }
+  void EncodeThere(const DeviceEncode& encode) const override { EncodeFp16OnDevice(encode); }
 
-  void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
-                      const TensorInfo& info, DeviceSpan<std::byte> out,
-                      std::uint32_t* not_finite) const override {
-    EncodeFp16OnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info));
-  }
-
-  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
-                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
-    AccumulateFp16OnDevice({context, payloads, scale, out, fault});
+  void AccumulateThere(const DeviceAccumulate& accumulate) const override {
+    AccumulateFp16OnDevice(accumulate);
   }
 };
-
-std::unique_ptr<Quantizer> Make(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return std::make_unique<Fp16>();
-}
 
 }  // namespace
 
@@ -76,7 +65,7 @@ QuantizerDescriptor Fp16Descriptor() {
               "Gradients are not scaled before rounding: error feedback keeps values below the "
               "range of a half, and values above it saturate at 65504.",
           .options = {},
-          .make = Make};
+          .make = MakePlainQuantizer<Fp16>};
 }
 
 }  // namespace sparfuse

@@ -45,7 +45,7 @@ class AdTopK final : public Sparsifier {
     SelectInput input = BeginSelect(name(), context, source, density, info, slot);
     if (!fits) RefuseShape(n, info);
     const std::size_t k = KeptCount(fibres.length, density);
-    RequireRoom(name(), info, slot, k * fibres.count());
+    RequireRoom(name(), info, slot.capacity, k * fibres.count());
     if (k == fibres.length) return SelectAll(context, input, info, slot);
     SelectFibres(context, input, info, fibres, k, slot);
   }
@@ -79,10 +79,8 @@ class AdTopK final : public Sparsifier {
     return info.shape.empty() || ElementsOf(info.shape) == n;
   }
   [[noreturn]] void RefuseShape(std::size_t n, const TensorInfo& info) const {
-    SPARFUSE_THROW(kConfig, std::string(name()) + ": tensor \"" + std::string(info.name) +
-                                "\": " + std::to_string(n) +
-                                " elements; expected the elements of its shape, " +
-                                std::to_string(ElementsOf(info.shape)));
+    SPARFUSE_THROW(kConfig, name(), ": tensor \"", info.name, "\": ", n,
+                   " elements; expected the elements of its shape, ", ElementsOf(info.shape));
   }
 
   FibreAxis axis_;
@@ -104,9 +102,8 @@ class AdTopKInterleaved final : public Sparsifier {
     if (always.empty()) return;
     constexpr std::size_t kLongest = 1000;
     SPARFUSE_REQUIRE(always.size() <= kLongest,
-                     "sparsifier adtopk-interleaved: always_all_dimension has " +
-                         std::to_string(always.size()) + " characters: expected at most " +
-                         std::to_string(kLongest));
+                     "sparsifier adtopk-interleaved: always_all_dimension has ", always.size(),
+                     " characters: expected at most ", kLongest);
     always_.emplace(always,
                     "sparsifier adtopk-interleaved: always_all_dimension = \"" + always + "\"");
   }

@@ -33,9 +33,6 @@ struct Fibres {
   std::size_t count() const { return outer * inner; }
 };
 
-// The product of the extents: 1 of {}.
-std::size_t ElementsOf(std::span<const std::int64_t> shape);
-
 // The fibres of a row-major tensor; one fibre if it has fewer than two dimensions.
 // Precondition: the product of the extents is n, or the shape is empty.
 Fibres FibresOf(std::size_t n, std::span<const std::int64_t> shape, FibreAxis axis);

@@ -237,23 +237,14 @@ class AdTopKThreshold final : public Sparsifier {
   }
 
   static void Adapt(ThresholdState& own, float old) {
-    const float change = std::abs(old - own.threshold);
-    const float small = own.threshold / 10;
-    if (change < small) {
-      own.tau += change < small / 2 ? 2 : 1;
-      own.steady = true;
-    } else if (change > small) {
-      own.tau -= change > 2 * small ? 2 : 1;
-      own.steady = false;
-    }
-    own.tau = std::clamp(own.tau, kMinTau, kMaxTau);
+    AdaptPeriod(old, own.threshold, &own.tau, &own.steady);
   }
 
   // Returns false if the count was out of bounds; the selection is then an exact top-K.
   bool SelectByThreshold(const Step& s) const {
     SelectInput input = BeginSelect(name(), s.context, s.source, s.density, s.info, s.slot);
     const std::size_t k = KeptCount(input.n, s.density);
-    RequireRoom(name(), s.info, s.slot, k);
+    RequireRoom(name(), s.info, s.slot.capacity, k);
     const auto key = std::bit_cast<std::uint32_t>(s.own->threshold);
     const Candidates kept =
         Collect(s.context, input, s.info, key, kFineShift, CandidateCapacity(input.n, k));
@@ -299,7 +290,7 @@ class AdTopKThreshold final : public Sparsifier {
   void SelectAbove(const Step& s) const {
     SelectInput input = BeginSelect(name(), s.context, s.source, s.density, s.info, s.slot);
     const std::size_t k = KeptCount(input.n, s.density);
-    RequireRoom(name(), s.info, s.slot, k);
+    RequireRoom(name(), s.info, s.slot.capacity, k);
     AddPending(s.context, input, s.info);
     const float* const x = input.x();
     const auto above = [&](float v) { return v > s.own->threshold; };

@@ -17,6 +17,22 @@ namespace sparfuse {
 inline constexpr std::int64_t kMinTau = 5;
 inline constexpr std::int64_t kMaxTau = 1000;
 
+// Adapts the period to the change of a threshold, and notes whether the threshold is steady.
+template <class Period, class Flag>
+SPARFUSE_HOST_DEVICE void AdaptPeriod(float old, float now, Period* tau, Flag* steady) {
+  const float change = old > now ? old - now : now - old;
+  const float small = now / 10;
+  if (change < small) {
+    *tau += change < small / 2 ? 2 : 1;
+    *steady = 1;
+  } else if (change > small) {
+    *tau -= change > 2 * small ? 2 : 1;
+    *steady = 0;
+  }
+  if (*tau < kMinTau) *tau = kMinTau;
+  if (*tau > kMaxTau) *tau = kMaxTau;
+}
+
 // The state of one tensor, on the device.
 struct KeptThreshold {
   float threshold = 0;
@@ -123,18 +139,7 @@ struct LearnThreshold {
     const float now = MagnitudeOf(~kept->smallest);
     kept->threshold = now;
     kept->since_exact = 0;
-    if (warming) return;
-    const float change = old > now ? old - now : now - old;
-    const float small = now / 10;
-    if (change < small) {
-      kept->tau += change < small / 2 ? 2 : 1;
-      kept->steady = 1;
-    } else if (change > small) {
-      kept->tau -= change > 2 * small ? 2 : 1;
-      kept->steady = 0;
-    }
-    if (kept->tau < kMinTau) kept->tau = kMinTau;
-    if (kept->tau > kMaxTau) kept->tau = kMaxTau;
+    if (!warming) AdaptPeriod(old, now, &kept->tau, &kept->steady);
   }
 };
 

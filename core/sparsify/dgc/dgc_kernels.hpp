@@ -69,20 +69,6 @@ struct DgcWords {
   std::uint32_t slow_done[(kKeyDigits + 1) * kExactSpans];
 };
 
-// Returns the element of a rank: the smallest element that reaches the rank's cut. for_each is
-// CutOfRank's, over keys.
-template <class Block, class ForEach>
-SPARFUSE_DEVICE std::uint32_t KeyOfRank(Block& block, RankShared& shared, std::uint32_t rank,
-                                        const ForEach& for_each) {
-  const auto cut = static_cast<std::uint32_t>(CutOfRank(block, shared, 31, 0, rank, for_each));
-  std::uint32_t smallest = kNoKey;
-  for_each([&](std::uint64_t element) {
-    const auto key = static_cast<std::uint32_t>(element);
-    if (key >= cut && key < smallest) smallest = key;
-  });
-  return kNoKey - block.Max(kNoKey - smallest);
-}
-
 // Lists the keys of thresholds that corrections may lead to, so that one pass counts them together.
 SPARFUSE_DEVICE void LikelyThresholds(const DgcRule& rule, float first, std::uint32_t* keys) {
   float low = first;
@@ -160,7 +146,7 @@ struct DgcFromRandom {
   static constexpr unsigned kEach = 8;
   using Shared = NoShared;
   DgcRule rule;
-  DeviceSource source;
+  DeviceInput source;
   const ScanControl* control;
   DgcWords* words;
   std::uint64_t* list;
@@ -231,7 +217,7 @@ struct DgcDecide {
     const bool known = Stored() && listed >= rule.rank && listed <= kListRoom;
     std::uint32_t key = 0;
     if (known) {
-      key = KeyOfRank(block, shared, rule.rank, [&](const auto& take) {
+      key = KeyOfRank(block, shared, 31, rule.rank, [&](const auto& take) {
         for (std::uint32_t first = 0; first < listed; first += kLoadsInFlight * kThreads) {
           std::uint64_t own[kLoadsInFlight];
           const std::uint32_t mine = first + block.thread();
@@ -441,7 +427,7 @@ struct DgcOfSmall {
     std::uint32_t counts[InRegisters<Threads>::kCounts];
   };
   DgcRule rule;
-  DeviceSource source;
+  DeviceInput source;
   SendTarget slot;
 
   template <class Block>
@@ -450,13 +436,13 @@ struct DgcOfSmall {
     elements.Load(block, source, slot.report);
     block.Sync();  // the residual that Load wrote may be read by other threads
     const std::uint32_t first_key =
-        rule.strided ? KeyOfRank(block, shared.rank, rule.rank,
+        rule.strided ? KeyOfRank(block, shared.rank, 31, rule.rank,
                                  [&](const auto& take) {
                                    elements.ForEach(block, [&](std::uint32_t key, std::uint32_t i) {
                                      if (rule.Sampled(i)) take(key);
                                    });
                                  })
-                     : KeyOfRank(block, shared.rank, rule.rank, [&](const auto& take) {
+                     : KeyOfRank(block, shared.rank, 31, rule.rank, [&](const auto& take) {
                          for (std::uint32_t s = block.thread(); s < rule.samples; s += Threads) {
                            take(KeyOf(source.x()[rule.Position(source.n, s)]));
                          }

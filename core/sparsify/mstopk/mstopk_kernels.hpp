@@ -100,18 +100,12 @@ struct FindBracket {
       return;
     }
     const RankedBin bin = FindRankedBin(block, shared.bin, control->bins, kScanBins, k + 1);
-    for (std::uint32_t first = block.block() * kThreads; first < count;
-         first += block.blocks() * kThreads) {
-      const std::uint32_t a = first + block.thread();
-      const std::uint32_t key = a < count ? KeyOf(candidates.values[a]) : 0;
-      const bool in = a < count && BinOf(key, lo) == bin.bin;
-      const std::uint32_t mask = block.Ballot(in);
-      if (mask == 0) continue;
-      std::uint32_t to = 0;
-      if (block.lane() == 0) to = block.AtomicAdd(&step->counts.listed, CountBits(mask));
-      to = block.Shuffle(to, 0) + LanesBefore(block, mask);
-      if (in && to < kListRoom) list[to] = key;
-    }
+    ForCandidates(block, candidates, count, block.block(), block.blocks(),
+                  [&](std::uint32_t, std::uint32_t key, bool is) {
+                    const bool in = is && BinOf(key, lo) == bin.bin;
+                    const std::uint32_t to = PlaceInList(block, in, &step->counts.listed);
+                    if (to < kListRoom) list[to] = key;
+                  });
     Announce(block, step->counts.searched + block.block());
     if (block.block() != block.blocks() - 1) return;
     Await(block, step->counts.searched, block.blocks());
@@ -131,17 +125,10 @@ struct FindBracket {
     };
     const std::uint32_t base = lo + (bin.bin << kScanShift);
     const int bits = bin.bin == kScanBins - 1 ? 31 : kScanShift;
-    const std::uint32_t cut =
-        base + static_cast<std::uint32_t>(
-                   CutOfRank(block, shared, bits, 0, k + 1 - bin.above, [&](const auto& use) {
-                     for_each([&](std::uint32_t key) { use(key - base); });
-                   }));
-    // The cut may lie between two keys.
-    std::uint32_t below = 0;  // the complement of the smallest key that reaches the cut
-    for_each([&](std::uint32_t key) {
-      if (key >= cut && ~key > below) below = ~key;
-    });
-    const std::uint32_t next = ~block.Max(below);
+    const std::uint32_t next =
+        base + KeyOfRank(block, shared, bits, k + 1 - bin.above, [&](const auto& use) {
+          for_each([&](std::uint32_t key) { use(key - base); });
+        });
     const Bracket bracket = Bisect(step->mean, step->max, next, iterations);
     if (block.thread() == 0) step->bracket = bracket;
     if (bracket.lower < lo) WantRecollected(block, control, bracket.lower);

@@ -125,9 +125,7 @@ SparsifierDescriptor NonzerosDescriptor() {
               "The count follows the data. The density is the expected part of nonzero elements, "
               "for plans and models. It selects nothing, with two exceptions: density 1 sends "
               "zeros, too, and an overflow of the slot sends an exact top-k.",
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-            return std::make_unique<Nonzeros>();
-          },
+          .make = MakePlain<Nonzeros>,
           .unbounded_count = true};
 }
 

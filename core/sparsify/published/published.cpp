@@ -102,7 +102,7 @@ std::size_t PublishedCall::Take(Comparison comparison, double threshold) const {
 }
 
 void PublishedCall::TakeLargest(std::size_t count) const {
-  RequireRoom(sparsifier, info, slot, count);
+  RequireRoom(sparsifier, info, slot.capacity, count);
   SelectLargest(context, input, info, count, 0, slot);
 }
 

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

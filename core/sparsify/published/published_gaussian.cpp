@@ -89,79 +89,73 @@ struct Form {
 
 // "times k" in the texts holds for 65,536 elements of Gaussian / Laplace / Student t (3) data, at a
 // density of 0.01. A mean other than zero changes all of them.
-constexpr Form kSaf = {
-    "gaussiank@saf",
-    "gaussian@saf",
-    SelectSaf,
-    {-0.479, 1.035},
-    "In the code of SAFusion and WFBP: |x| >= threshold; five corrections by 1.2 and 0.8, whose "
-    "lower bound has a factor n too many, so that the threshold never settles. Sends 0.45 / 1.8 / "
-    "1.6 times k."};
-constexpr Form kSsf = {
-    "gaussiank@ssf",
-    "gaussian@ssf",
-    SelectSsf,
-    {0.352, 0.98},
-    "In SSFusion's code: |x| >= threshold, not corrected. Sends 1.0 / 2.6 / 2.1 times k."};
-constexpr Form kOkTopk = {
-    "gaussiank@oktopk",
-    "gaussian@oktopk",
-    SelectOkTopk,
-    {0.111, 0.126},
-    "In Ok-Topk's code for VGG, and SparDL's: |x| > threshold; up to 20 steps of 2 % towards 3k/4 "
-    "to 5k/4 elements, in the direction of the first. Sends 1.0 / 1.2 / 1.2 times k."};
-constexpr Form kOkTopkLstm = {
-    "gaussiank@oktopk-lstm",
-    "gaussian@oktopk-lstm",
-    SelectOkTopkLstm,
-    {0.597, 0.568},
-    "In Ok-Topk's code for LSTM: |x| > threshold; up to 50 steps of 1.2 % down while fewer than "
-    "3k/4 elements are above it, none up. Sends 1.0 / 2.6 / 2.1 times k."};
-constexpr Form kOkTopkBert = {
-    "gaussiank@oktopk-bert",
-    "gaussian@oktopk-bert",
-    SelectOkTopkBert,
-    {0.614, 0.546},
-    "In Ok-Topk's code for BERT: |x| > threshold; if fewer than 3k/4 elements are above it, up to "
-    "20 steps of 1.2 % down to 5k/6, none up. Sends 1.0 / 2.6 / 2.1 times k."};
-constexpr Form kSidco = {
-    "gaussiank@sidco",
-    "gaussian@sidco",
-    SelectSidco,
-    {1.448, 0.958},
-    "In SIDCo's code: mean and deviation of |x|, although the quantile is of a normal "
-    "distribution; three counts, the threshold halved below 2k/3 elements and raised by a half "
-    "above 4k/3. Sends 7.8 / 6.8 / 2 to 5 times k."};
-constexpr Form kAdtopk = {
-    "gaussiank@adtopk",
-    "gaussian@adtopk",
-    SelectAdtopk,
-    {-1.448, 1.881},
-    "In ADTopk's code: five counts, the threshold halved below 2k/3 elements and raised by a half "
-    "above 4k/3, between which it may swing. Sends 1.0 / 0.2 / 0.7 times k; with a mean of four "
-    "deviations, most of x."};
-
-template <const Form& kForm>
-SparsifierDescriptor Describe() {
-  return {
-      .name = kForm.name,
-      .paper = "Shi et al., 2019",
-      .revision = 1,
-      .exact_count = false,
-      .selection_model = kForm.model,
-      .contraction = OneElement,
-      .deviations = kForm.deviations,
-      .make = [](const Options&, std::uint64_t) { return MakePublished(kForm.name, kForm.select); },
-      .aliases = {kForm.alias},
-      .unbounded_count = true,
-      .reusable_threshold = true};
-}
+constexpr Form kForms[] = {
+    {"gaussiank@saf",
+     "gaussian@saf",
+     SelectSaf,
+     {-0.479, 1.035},
+     "In the code of SAFusion and WFBP: |x| >= threshold; five corrections by 1.2 and 0.8, whose "
+     "lower bound has a factor n too many, so that the threshold never settles. Sends 0.45 / 1.8 / "
+     "1.6 times k."},
+    {"gaussiank@ssf",
+     "gaussian@ssf",
+     SelectSsf,
+     {0.352, 0.98},
+     "In SSFusion's code: |x| >= threshold, not corrected. Sends 1.0 / 2.6 / 2.1 times k."},
+    {"gaussiank@oktopk",
+     "gaussian@oktopk",
+     SelectOkTopk,
+     {0.111, 0.126},
+     "In Ok-Topk's code for VGG, and SparDL's: |x| > threshold; up to 20 steps of 2 % towards 3k/4 "
+     "to 5k/4 elements, in the direction of the first. Sends 1.0 / 1.2 / 1.2 times k."},
+    {"gaussiank@oktopk-lstm",
+     "gaussian@oktopk-lstm",
+     SelectOkTopkLstm,
+     {0.597, 0.568},
+     "In Ok-Topk's code for LSTM: |x| > threshold; up to 50 steps of 1.2 % down while fewer than "
+     "3k/4 elements are above it, none up. Sends 1.0 / 2.6 / 2.1 times k."},
+    {"gaussiank@oktopk-bert",
+     "gaussian@oktopk-bert",
+     SelectOkTopkBert,
+     {0.614, 0.546},
+     "In Ok-Topk's code for BERT: |x| > threshold; if fewer than 3k/4 elements are above it, up to "
+     "20 steps of 1.2 % down to 5k/6, none up. Sends 1.0 / 2.6 / 2.1 times k."},
+    {"gaussiank@sidco",
+     "gaussian@sidco",
+     SelectSidco,
+     {1.448, 0.958},
+     "In SIDCo's code: mean and deviation of |x|, although the quantile is of a normal "
+     "distribution; three counts, the threshold halved below 2k/3 elements and raised by a half "
+     "above 4k/3. Sends 7.8 / 6.8 / 2 to 5 times k."},
+    {"gaussiank@adtopk",
+     "gaussian@adtopk",
+     SelectAdtopk,
+     {-1.448, 1.881},
+     "In ADTopk's code: five counts, the threshold halved below 2k/3 elements and raised by a half "
+     "above 4k/3, between which it may swing. Sends 1.0 / 0.2 / 0.7 times k; with a mean of four "
+     "deviations, most of x."},
+};
 
 }  // namespace
 
 std::vector<SparsifierDescriptor> PublishedGaussianDescriptors() {
-  return {Describe<kSaf>(),        Describe<kSsf>(),   Describe<kOkTopk>(), Describe<kOkTopkLstm>(),
-          Describe<kOkTopkBert>(), Describe<kSidco>(), Describe<kAdtopk>()};
+  std::vector<SparsifierDescriptor> descriptors;
+  for (const Form& form : kForms) {
+    descriptors.push_back(
+        {.name = form.name,
+         .paper = "Shi et al., 2019",
+         .revision = 1,
+         .exact_count = false,
+         .selection_model = form.model,
+         .contraction = OneElement,
+         .deviations = form.deviations,
+         .make = [&form](const Options&,
+                         std::uint64_t) { return MakePublished(form.name, form.select); },
+         .aliases = {form.alias},
+         .unbounded_count = true,
+         .reusable_threshold = true});
+  }
+  return descriptors;
 }
 
 }  // namespace sparfuse

@@ -57,14 +57,6 @@ void SelectTrimmed(const PublishedCall& call) {
   call.FallBack();
 }
 
-std::unique_ptr<Sparsifier> MakeBinary(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return MakePublished("redsync@saf", SelectBinary);
-}
-
-std::unique_ptr<Sparsifier> MakeTrimmed(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return MakePublished("redsynctrim@sidco", SelectTrimmed);
-}
-
 }  // namespace
 
 std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors() {
@@ -80,7 +72,8 @@ std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors() {
           "most, which raises the threshold if it has k/2 to k elements and sends the elements of "
           "the last one: about 0.5 / 0.8 / 0.5 times k of Gaussian / Laplace / Student t (3) data, "
           "and next to nothing beside an outlier. Thresholds are not kept from step to step.",
-      .make = MakeBinary,
+      .make = [](const Options&,
+                 std::uint64_t) { return MakePublished("redsync@saf", SelectBinary); },
       .aliases = {"redsync@ssf", "redsync@adtopk", "redsync@sidco"},
       .unbounded_count = true,
       .reusable_threshold = true};
@@ -93,7 +86,9 @@ std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors() {
       "without the paper's exact top-k among them: 2 / 5 / 35 times k of Gaussian / Laplace / "
       "Student t (3) data. Equal magnitudes, for which that code never ends, become an exact "
       "top-k.";
-  trimmed.make = MakeTrimmed;
+  trimmed.make = [](const Options&, std::uint64_t) {
+    return MakePublished("redsynctrim@sidco", SelectTrimmed);
+  };
   trimmed.aliases = {"redsynctrim@adtopk"};
   return {std::move(binary), std::move(trimmed)};
 }

@@ -14,20 +14,13 @@ void SelectAboveKth(const PublishedCall& call) {
   call.Take(Comparison::kAbove, call.KthMagnitude());
 }
 
-void SelectAboveTau(const PublishedCall& call, double tau) {
-  const float* const x = call.input.x();
-  const auto largest = static_cast<double>(*std::max_element(x, x + call.input.n));
-  call.Take(Comparison::kAtLeast, std::min(tau, largest));
-}
-
-std::unique_ptr<Sparsifier> MakeWfbp(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return MakePublished("threshold@wfbp", SelectAboveKth);
-}
-
 std::unique_ptr<Sparsifier> MakeGraceDist(const Options& resolved, std::uint64_t /*seed*/) {
   const double tau = DoubleOption(resolved, "tau");
-  return MakePublished("threshold@grace-dist",
-                       [tau](const PublishedCall& call) { SelectAboveTau(call, tau); });
+  return MakePublished("threshold@grace-dist", [tau](const PublishedCall& call) {
+    const float* const x = call.input.x();
+    const auto largest = static_cast<double>(*std::max_element(x, x + call.input.n));
+    call.Take(Comparison::kAtLeast, std::min(tau, largest));
+  });
 }
 
 }  // namespace
@@ -42,7 +35,8 @@ std::vector<SparsifierDescriptor> PublishedThresholdDescriptors() {
        .contraction = OneElement,
        .deviations = "As in the code of WFBP, ADTopk and Ok-Topk: elements above the k-th "
                      "magnitude are sent, so k - 1 elements, or fewer if several equal it.",
-       .make = MakeWfbp,
+       .make = [](const Options&,
+                  std::uint64_t) { return MakePublished("threshold@wfbp", SelectAboveKth); },
        .aliases = {"threshold@adtopk", "threshold@oktopk"}},
       {.name = "threshold@grace-dist",
        .paper = "Strom, Interspeech 2015",

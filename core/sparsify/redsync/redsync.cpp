@@ -77,9 +77,7 @@ SparsifierDescriptor RedSyncDescriptor() {
               "The search ends at the mean. After the first step, and on a device in every step, "
               "the last k-th magnitude or a sample bounds the search instead, which changes the "
               "time and not the selection.",
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-            return std::make_unique<RedSync>();
-          }};
+          .make = MakePlain<RedSync>};
 }
 
 }  // namespace sparfuse

@@ -14,8 +14,6 @@
 namespace sparfuse {
 namespace {
 
-std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
-
 // Per worker, a cache line apart: the histogram, the largest key that the worker saw, and whether
 // the histogram is in use.
 constexpr std::size_t kHistogramStride = kBins + 16;
@@ -49,8 +47,8 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
   if (!on_host(context.stream) || !on_host(source.gradient.stream) ||
       !on_host(source.residual.stream) || !on_host(slot.indices.stream) ||
       !on_host(slot.values.stream)) {
-    SPARFUSE_THROW(kUnsupported, std::string(sparsifier) + ": " + Describe(info) +
-                                     ": memory on a device; Select works on the host");
+    SPARFUSE_THROW(kUnsupported, sparsifier, ": ", Describe(info),
+                   ": memory on a device; Select works on the host");
   }
   ++context.counters->selections;
   const bool feedback = source.residual.size != 0;
@@ -61,9 +59,8 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
 void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {
   std::size_t i = 0;
   while (i < input.n && std::isfinite(input.At(i))) ++i;
-  SPARFUSE_THROW(kNumeric, Describe(info) + ": element " + std::to_string(i) + " of " +
-                               std::to_string(input.n) + " is " + std::to_string(input.At(i)) +
-                               "; expected a finite gradient");
+  SPARFUSE_THROW(kNumeric, Describe(info), ": element ", i, " of ", input.n, " is ", input.At(i),
+                 "; expected a finite gradient");
 }
 
 void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info) {
@@ -267,10 +264,9 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     for (std::size_t b = 0; b <= kBins; ++b) total[b] += other[b];
   }
   for (const CandidateChunk& chunk : found.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      const float* const values = found.values + chunk.segments[r].offset;
-      for (std::size_t j = 0; j < chunk.segments[r].count; ++j) {
-        AddToHistogram(KeyOf(values[j]), found, total.data());
+    for (const CandidateSegment& run : chunk.runs()) {
+      for (const float value : std::span(found.values + run.offset, run.count)) {
+        AddToHistogram(KeyOf(value), found, total.data());
       }
     }
   }
@@ -302,9 +298,7 @@ void Settle(const SelectInput& input, const Candidates& candidates, const Candid
 
 void Restore(const SelectInput& input, const Candidates& candidates) {
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      Settle(input, candidates, chunk.segments[r], kNoKey);
-    }
+    for (const CandidateSegment& run : chunk.runs()) Settle(input, candidates, run, kNoKey);
   }
 }
 
@@ -312,8 +306,7 @@ void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size
                Slot& slot) {
   std::size_t taken = 0;
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      const CandidateSegment& run = chunk.segments[r];
+    for (const CandidateSegment& run : chunk.runs()) {
       const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
       std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
       std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);

@@ -7,7 +7,8 @@
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/device_source.hpp"
 
-namespace sparfuse::gpu {
+namespace sparfuse {
+namespace gpu {
 
 struct CandidateArrays {
   std::uint32_t* indices;
@@ -29,7 +30,7 @@ struct Collect {
     std::uint32_t offset[2];
   };
 
-  DeviceSource source;
+  DeviceInput source;
   std::uint32_t shift;
   std::uint32_t chunks;
   std::uint32_t chunks_per_span;
@@ -205,16 +206,6 @@ struct Collect {
   }
 };
 
-}  // namespace sparfuse::gpu
-
-namespace sparfuse {
-
-namespace gpu {
-
-inline DeviceSource SourceOf(const DeviceInput& input) {
-  return {input.gradient, input.residual, input.n, input.pending};
-}
-
 inline CandidateArrays CandidatesOf(const DeviceScan& scan) {
   return {scan.indices, scan.values, static_cast<std::uint32_t>(scan.capacity), scan.segments};
 }
@@ -226,16 +217,14 @@ inline SendTarget TargetOf(const DeviceInput& input, const DeviceSlot& slot) {
 
 template <class Measure>
 Collect<Measure> CollectKernel(const DeviceScan& scan, const Measure& measure) {
-  Collect<Measure> collect;
-  collect.source = SourceOf(scan.input);
-  collect.shift = static_cast<std::uint32_t>(scan.plan.shift);
-  collect.chunks = static_cast<std::uint32_t>(scan.plan.chunks);
-  collect.chunks_per_span = static_cast<std::uint32_t>(scan.plan.chunks_per_span);
-  collect.control = scan.control;
-  collect.candidates = CandidatesOf(scan);
-  collect.report = scan.report;
-  collect.measure = measure;
-  return collect;
+  return {.source = scan.input,
+          .shift = static_cast<std::uint32_t>(scan.plan.shift),
+          .chunks = static_cast<std::uint32_t>(scan.plan.chunks),
+          .chunks_per_span = static_cast<std::uint32_t>(scan.plan.chunks_per_span),
+          .control = scan.control,
+          .candidates = CandidatesOf(scan),
+          .report = scan.report,
+          .measure = measure};
 }
 
 }  // namespace gpu

@@ -21,23 +21,11 @@
 
 #include "core/device/launch.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "core/sparsify/scan/corrected.hpp"
-#include "core/sparsify/scan/scan.hpp"
+#include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/scan_device/device_source.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
-
-// The source x = gradient + residual of a selection on a device. As for SelectInput, the first pass
-// that streams over all of x does the addition, and no later pass does it again.
-struct DeviceInput {
-  const float* gradient = nullptr;
-  float* residual = nullptr;  // null without error feedback
-  std::size_t n = 0;
-  bool pending = false;
-
-  // x, if nothing is pending.
-  const float* x() const { return residual == nullptr ? gradient : residual; }
-};
 
 // Checks the arguments of SelectOnDevice (CheckSelectOnDevice, also for k) and returns the input.
 DeviceInput BeginSelectOnDevice(std::string_view sparsifier, const DeviceContext& context,

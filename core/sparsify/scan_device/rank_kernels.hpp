@@ -90,6 +90,20 @@ SPARFUSE_DEVICE std::uint64_t CutOfRank(Block& block, RankShared& shared, int bi
   return prefix << shift;
 }
 
+// Returns the key of a rank: the smallest key that reaches the rank's cut. The keys are below
+// 2^bits; for_each is CutOfRank's.
+template <class Block, class ForEach>
+SPARFUSE_DEVICE std::uint32_t KeyOfRank(Block& block, RankShared& shared, int bits,
+                                        std::uint32_t rank, const ForEach& for_each) {
+  const auto cut = static_cast<std::uint32_t>(CutOfRank(block, shared, bits, 0, rank, for_each));
+  std::uint32_t smallest = kNoKey;
+  for_each([&](std::uint64_t element) {
+    const auto key = static_cast<std::uint32_t>(element);
+    if (key >= cut && key < smallest) smallest = key;
+  });
+  return kNoKey - block.Max(kNoKey - smallest);
+}
+
 // Waits until blocks of lower numbers have set their flags. All threads of a block call it, and
 // then see the earlier writes of those blocks.
 template <class Block>

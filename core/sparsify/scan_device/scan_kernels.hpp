@@ -56,25 +56,17 @@ struct Prepare {
 
   ScanControl* control;
   const std::uint32_t* only_if;
-  const WarmWords* warm;
-  DeviceSource source;
+  DeviceInput source;
   RandomStream stream;
   std::uint32_t lines;  // of the sample
-  std::uint32_t rank;   // of the bound in the sample; 0: the bound is `lo`
-  std::uint32_t* own;   // of the caller, zeroed in any case
-  std::uint32_t own_size;
-  const std::uint32_t* bound;
-  std::uint32_t lo;  // this and the members below: initial words of the control (ScanOptions)
-  std::uint32_t key;
-  std::uint32_t least;
-  std::uint32_t most;
-  std::uint32_t estimate_may_miss;
+  std::uint32_t rank;   // of the bound in the sample; 0: the bound is options.lo
+  ScanOptions options;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
     const unsigned thread = block.thread();
     const bool wanted = only_if == nullptr || *only_if != 0;
-    Zero(block, own, own_size);
+    Zero(block, options.own, options.own_size);
     if (wanted) {
       Zero(block, control->bins, kScanBins);
       Zero(block, control->measured, kMostSpans);
@@ -85,8 +77,8 @@ struct Prepare {
       Zero(block, control->exact_sums, kExactSpans);
       Zero(block, control->sums, kMostSpans);
     }
-    const std::uint32_t warm_key = wanted && warm != nullptr ? warm->key : 0;
-    const std::uint32_t given = wanted && bound != nullptr ? *bound : lo;
+    const std::uint32_t warm_key = wanted && options.warm != nullptr ? options.warm->key : 0;
+    const std::uint32_t given = wanted && options.bound != nullptr ? *options.bound : options.lo;
     std::uint32_t from = warm_key > 0 ? warm_key : given;
     if (wanted && warm_key == 0 && rank > 0) from = Sampled(block, shared);
     if (thread != 0) return;
@@ -97,10 +89,10 @@ struct Prepare {
     control->lo = from;
     control->warm = warm_key > 0 ? 1 : 0;
     control->count = 0;
-    control->key = bound != nullptr ? given : key;
-    control->least = least;
-    control->most = most;
-    control->estimate_may_miss = estimate_may_miss;
+    control->key = options.bound != nullptr ? given : options.key;
+    control->least = options.least;
+    control->most = options.most;
+    control->estimate_may_miss = options.estimate_may_miss;
     control->first = 0;
     control->reaching = 0;
     control->mode = SendMode::kLargest;

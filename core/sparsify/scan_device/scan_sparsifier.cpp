@@ -9,7 +9,7 @@ void ScanSparsifier::Select(const SelectContext& context, const SelectSource& so
                             Slot& slot) const {
   SelectInput input = BeginSelect(name(), context, source, density, info, slot);
   const std::size_t k = Kept(input.n, density);
-  RequireRoom(name(), info, slot, k);
+  RequireRoom(name(), info, slot.capacity, k);
   if (k == input.n) return SelectAll(context, input, info, slot);
   SelectPart(context, input, info, {density, k}, state, slot);
 }

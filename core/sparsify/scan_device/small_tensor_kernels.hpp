@@ -14,7 +14,7 @@ struct SendAll {
   static constexpr const char* kName = "SendAll";
   static constexpr int kThreads = 256;
   using Shared = NoShared;
-  DeviceSource source;
+  DeviceInput source;
   SendTarget slot;
 
   template <class Block>
@@ -44,7 +44,7 @@ struct InRegisters {
 
   // Loads x, does the pending addition, and reports elements that are not finite.
   template <class Block>
-  SPARFUSE_DEVICE void Load(Block& block, const DeviceSource& source, SlotReport* report) {
+  SPARFUSE_DEVICE void Load(Block& block, const DeviceInput& source, SlotReport* report) {
     n = static_cast<std::uint32_t>(source.n);
     const float* const from = source.summand();
     for (unsigned e = 0; e < kEach; ++e) {
@@ -115,7 +115,7 @@ struct SendLargestOfSmall {
     RankShared rank;
     std::uint32_t counts[InRegisters<Threads>::kCounts];
   };
-  DeviceSource source;
+  DeviceInput source;
   std::uint32_t k;
   SendTarget slot;
 

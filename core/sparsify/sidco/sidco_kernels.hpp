@@ -218,7 +218,7 @@ struct SidcoBegin {
   bool remembered;  // `memory` is from the step before, or all zero
   SidcoMemory* memory;
   SidcoStep* step;
-  DeviceSource source;
+  DeviceInput source;
   RandomStream stream;  // of the sample
   std::uint32_t lines;  // of the sample; 0: all of x is fitted
 

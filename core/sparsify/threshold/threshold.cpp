@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "core/sparsify/descriptors.hpp"
-#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/scan_sparsifier.hpp"
 

@@ -30,9 +30,7 @@ SparsifierDescriptor TopKDescriptor() {
           .revision = 1,
           .exact_count = true,
           .contraction = KeptFraction,
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-            return std::make_unique<TopK>();
-          },
+          .make = MakePlain<TopK>,
           .reusable_threshold = true};
 }
 

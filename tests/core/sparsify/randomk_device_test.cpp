@@ -22,7 +22,7 @@ TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
           Selection host(*randomk, n, density, 1, feedback);
           DeviceSelection selection(*randomk, device(), n, density, feedback, 0, skew, 0);
           for (std::uint64_t step = 0; step < 2; ++step) {
-            const auto x = MakeData("gaussian", n, static_cast<std::uint32_t>(step));
+            const auto x = MakeData("gaussian", n, step);
             ExpectStepAsOnHost(host, selection, x, step);
             if (HasFatalFailure()) return;
           }
