@@ -31,6 +31,18 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// The shortest known name that begins with `name`; "" if there is none, or if `name` is short.
+std::string Completed(std::string_view name, std::span<const std::string> known) {
+  constexpr std::size_t kLeast = 4;  // fewer letters say too little
+  std::string shortest;
+  if (name.size() < kLeast) return shortest;
+  for (const auto& candidate : known) {
+    if (!candidate.starts_with(name)) continue;
+    if (shortest.empty() || candidate.size() < shortest.size()) shortest = candidate;
+  }
+  return shortest;
+}
+
 template <class T>
 const T& Get(const Options& options, std::string_view name) {
   const auto it = options.find(name);
@@ -79,22 +91,6 @@ std::string ToString(const OptionValue& value) {
   return text.str();
 }
 
-namespace {
-
-// The shortest known name that begins with `name`; "" if there is none, or if `name` is short.
-std::string Completed(std::string_view name, std::span<const std::string> known) {
-  constexpr std::size_t kLeast = 4;  // fewer letters say too little
-  std::string shortest;
-  if (name.size() < kLeast) return shortest;
-  for (const auto& candidate : known) {
-    if (!candidate.starts_with(name)) continue;
-    if (shortest.empty() || candidate.size() < shortest.size()) shortest = candidate;
-  }
-  return shortest;
-}
-
-}  // namespace
-
 std::string NearestName(std::string_view name, std::span<const std::string> known) {
   std::size_t best = std::max<std::size_t>(2, name.size() / 3) + 1;
   std::string nearest;
@@ -125,8 +121,7 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
   Options resolved;
   for (const auto& spec : specs) resolved[spec.name] = spec.fallback;
   for (const auto& [key, value] : given) {
-    const auto spec = std::find_if(specs.begin(), specs.end(),
-                                   [&](const OptionSpec& s) { return s.name == key; });
+    const auto spec = std::ranges::find(specs, key, &OptionSpec::name);
     if (spec == specs.end()) {
       std::vector<std::string> known;
       for (const auto& s : specs) known.push_back(s.name);
@@ -148,7 +143,7 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
     }
     const auto* s = std::get_if<std::string>(&accepted);
     if (s && !spec->choices.empty() && !(spec->or_outside && IsOutsidePart(*s))) {
-      if (std::find(spec->choices.begin(), spec->choices.end(), *s) == spec->choices.end()) {
+      if (std::ranges::find(spec->choices, *s) == spec->choices.end()) {
         SPARFUSE_THROW(kConfig, where, " = \"", *s, "\"", Suggestion(*s, spec->choices));
       }
     }

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <exception>
-#include <string>
 #include <system_error>
 
 #include "core/base/error.hpp"

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <string>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"

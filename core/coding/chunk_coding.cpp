@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -22,8 +21,7 @@ constexpr std::size_t BitBytes(std::size_t count, unsigned width) {
 }
 
 // Writes BitBytes: value(i) in `width` bits, at most 16.
-template <class Value>
-std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const Value& value) {
+std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const auto& value) {
   std::uint32_t waiting = 0;
   unsigned bits = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -36,9 +34,8 @@ std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const Valu
 }
 
 // Calls take(i, value) for each value. Throws if the padding of the last byte is not zero.
-template <class Take>
 void UnpackBits(std::span<const std::byte> from, std::size_t count, unsigned width,
-                const std::string& what, const Take& take) {
+                const std::string& what, const auto& take) {
   std::uint32_t waiting = 0;
   unsigned bits = 0;
   auto byte = from.begin();
@@ -70,9 +67,8 @@ std::size_t BytesOfValues(PayloadCoding coding, std::size_t count, std::size_t n
 }
 
 // Calls body(begin, end) for the elements with levels of their own: of each chunk, or all.
-template <class Body>
 void ForScopes(PayloadCoding coding, std::span<const std::uint32_t> indices, std::size_t n,
-               const Body& body) {
+               const auto& body) {
   if (!coding.codes_by_chunk) return body(0, indices.size());
   std::size_t begin = 0;
   for (std::size_t c = 0; c < ChunksOf(coding, n); ++c) {

@@ -6,7 +6,6 @@
 #include <cassert>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/coding/payload_coding.hpp"

@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <string>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
@@ -126,6 +125,14 @@ double ExpectedEscapes(double count, double n) {
     return LogGamma(of + 1) - LogGamma(chosen + 1) - LogGamma(of - chosen + 1);
   };
   return places * std::exp(log_choose(places, count - 1) - log_choose(n, count));
+}
+
+gpu::CodedLayout LayoutOf(PayloadCoding coding) {
+  return {coding.values == ValueCoding::kF16, coding.indices == IndexCoding::kDelta};
+}
+
+std::size_t Blocks(std::size_t size, std::size_t per_block) {
+  return (size + per_block - 1) / per_block;
 }
 
 }  // namespace
@@ -308,18 +315,6 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
   }
   return {indices, values};
 }
-
-namespace {
-
-gpu::CodedLayout LayoutOf(PayloadCoding coding) {
-  return {coding.values == ValueCoding::kF16, coding.indices == IndexCoding::kDelta};
-}
-
-std::size_t Blocks(std::size_t size, std::size_t per_block) {
-  return (size + per_block - 1) / per_block;
-}
-
-}  // namespace
 
 void RoundToCodingOnDevice(const Stream& stream, PayloadCoding coding, const DeviceSlot& slot,
                            DeviceSpan<float> residual) {

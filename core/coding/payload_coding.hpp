@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/device/device.hpp"
@@ -121,8 +120,7 @@ T LoadBytes(const std::byte* from) {
 }
 
 // Writes the bytes of `value`; returns the position after them.
-template <class T>
-std::byte* StoreBytes(std::byte* to, T value) {
+std::byte* StoreBytes(std::byte* to, auto value) {
   std::memcpy(to, &value, sizeof value);
   return to + sizeof value;
 }

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -44,64 +43,6 @@ double PositionOf(std::size_t j, std::size_t length) {
   return -1 + 2 * static_cast<double>(j) / static_cast<double>(length - 1);
 }
 
-}  // namespace
-
-std::vector<std::size_t> FitSegments(std::size_t count, std::size_t positives) {
-  std::vector<std::size_t> lengths = TowardsZero(positives);
-  const std::vector<std::size_t> others = TowardsZero(count - positives);
-  lengths.insert(lengths.end(), others.rbegin(), others.rend());
-  return lengths;
-}
-
-std::size_t CountFitSegments(std::size_t count, std::size_t positives) {
-  return TowardsZero(positives).size() + TowardsZero(count - positives).size();
-}
-
-FitPolynomial Fit(std::span<const float> values) {
-  const std::size_t terms = std::min(kFitCoefficients, values.size());
-  // Solves the normal equations: well conditioned for positions in [-1, 1] and this degree.
-  std::array<double, 2 * kFitCoefficients - 1> moments{};
-  FitPolynomial right{};
-  for (std::size_t j = 0; j < values.size(); ++j) {
-    const double t = PositionOf(j, values.size());
-    double power = 1;
-    for (std::size_t a = 0; a < 2 * terms - 1; ++a, power *= t) {
-      moments[a] += power;
-      if (a < terms) right[a] += power * values[j];
-    }
-  }
-  // Factors by Cholesky: A = L L^T.
-  std::array<FitPolynomial, kFitCoefficients> lower{};
-  for (std::size_t i = 0; i < terms; ++i) {
-    for (std::size_t j = 0; j <= i; ++j) {
-      double sum = moments[i + j];
-      for (std::size_t c = 0; c < j; ++c) sum -= lower[i][c] * lower[j][c];
-      lower[i][j] = i == j ? std::sqrt(sum) : sum / lower[j][j];
-    }
-  }
-  for (std::size_t i = 0; i < terms; ++i) {
-    for (std::size_t c = 0; c < i; ++c) right[i] -= lower[i][c] * right[c];
-    right[i] /= lower[i][i];
-  }
-  for (std::size_t i = terms; i-- > 0;) {
-    for (std::size_t c = i + 1; c < terms; ++c) right[i] -= lower[c][i] * right[c];
-    right[i] /= lower[i][i];
-  }
-  return right;
-}
-
-void Restore(const FitPolynomial& polynomial, std::span<float> values) {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  for (std::size_t j = 0; j < values.size(); ++j) {
-    const double t = PositionOf(j, values.size());
-    double sum = polynomial.back();
-    for (std::size_t a = kFitCoefficients - 1; a-- > 0;) sum = sum * t + polynomial[a];
-    values[j] = static_cast<float>(std::clamp(sum, -kMost, kMost));
-  }
-}
-
-namespace {
-
 std::uint8_t FlagsOf(PayloadCoding coding) {
   int flags = 0;
   if (coding.values == ValueCoding::kF16) flags |= kFlagF16;
@@ -120,6 +61,12 @@ std::uint64_t DescendingKey(float value, std::uint32_t place) {
   return std::uint64_t{~ascending} << 32 | place;
 }
 std::uint32_t PlaceOf(std::uint64_t key) { return static_cast<std::uint32_t>(key); }
+
+constexpr std::size_t kFilterHeaderBytes = 8;
+
+// For `count` >= 1 ranks of fitted values: the bits of each, the bytes of all.
+std::size_t RankBits(std::size_t count) { return std::bit_width(count - 1); }
+std::size_t RankBytes(std::size_t count) { return (count * RankBits(count) + 31) / 32 * 4; }
 
 std::byte* StoreRanks(std::span<const std::uint32_t> ranks, std::byte* to) {
   const std::size_t width = RankBits(ranks.size());
@@ -185,6 +132,60 @@ void ReadRanks(const std::byte* from, std::span<const float> restored, std::span
 }
 
 }  // namespace
+
+std::vector<std::size_t> FitSegments(std::size_t count, std::size_t positives) {
+  std::vector<std::size_t> lengths = TowardsZero(positives);
+  const std::vector<std::size_t> others = TowardsZero(count - positives);
+  lengths.insert(lengths.end(), others.rbegin(), others.rend());
+  return lengths;
+}
+
+std::size_t CountFitSegments(std::size_t count, std::size_t positives) {
+  return TowardsZero(positives).size() + TowardsZero(count - positives).size();
+}
+
+FitPolynomial Fit(std::span<const float> values) {
+  const std::size_t terms = std::min(kFitCoefficients, values.size());
+  // Solves the normal equations: well conditioned for positions in [-1, 1] and this degree.
+  std::array<double, 2 * kFitCoefficients - 1> moments{};
+  FitPolynomial right{};
+  for (std::size_t j = 0; j < values.size(); ++j) {
+    const double t = PositionOf(j, values.size());
+    double power = 1;
+    for (std::size_t a = 0; a < 2 * terms - 1; ++a, power *= t) {
+      moments[a] += power;
+      if (a < terms) right[a] += power * values[j];
+    }
+  }
+  // Factors by Cholesky: A = L L^T.
+  std::array<FitPolynomial, kFitCoefficients> lower{};
+  for (std::size_t i = 0; i < terms; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      double sum = moments[i + j];
+      for (std::size_t c = 0; c < j; ++c) sum -= lower[i][c] * lower[j][c];
+      lower[i][j] = i == j ? std::sqrt(sum) : sum / lower[j][j];
+    }
+  }
+  for (std::size_t i = 0; i < terms; ++i) {
+    for (std::size_t c = 0; c < i; ++c) right[i] -= lower[i][c] * right[c];
+    right[i] /= lower[i][i];
+  }
+  for (std::size_t i = terms; i-- > 0;) {
+    for (std::size_t c = i + 1; c < terms; ++c) right[i] -= lower[c][i] * right[c];
+    right[i] /= lower[i][i];
+  }
+  return right;
+}
+
+void Restore(const FitPolynomial& polynomial, std::span<float> values) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  for (std::size_t j = 0; j < values.size(); ++j) {
+    const double t = PositionOf(j, values.size());
+    double sum = polynomial.back();
+    for (std::size_t a = kFitCoefficients - 1; a-- > 0;) sum = sum * t + polynomial[a];
+    values[j] = static_cast<float>(std::clamp(sum, -kMost, kMost));
+  }
+}
 
 // --- encoding
 
@@ -438,10 +439,6 @@ std::size_t BytesOf(PayloadCoding coding, std::size_t sent, std::size_t inserted
 }
 
 }  // namespace
-
-std::size_t RankBits(std::size_t count) { return std::bit_width(count - 1); }  // count >= 1
-
-std::size_t RankBytes(std::size_t count) { return (count * RankBits(count) + 31) / 32 * 4; }
 
 PayloadCoding SelectionCodingOf(PayloadCoding coding, std::size_t n) {
   if (n > kLeastElements || coding.indices == IndexCoding::kU12) return coding;

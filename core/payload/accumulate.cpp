@@ -5,7 +5,6 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -30,8 +29,7 @@ constexpr std::size_t kAhead = 32 * kLine;
 // Below this, waking a thread costs more than it saves.
 constexpr std::size_t kParallelElements = 200'000;
 
-template <class Body>
-void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
+void ForChunks(std::size_t n, ThreadPool& pool, const auto& body) {
   const bool alone = pool.threads() == 1 || n < kParallelElements;
   const std::size_t chunk_size = alone ? std::max<std::size_t>(n, 1) : kChunk;
   pool.ParallelFor((n + chunk_size - 1) / chunk_size, [&](std::size_t c, int) {
@@ -163,6 +161,25 @@ void AddBlock(const SparsePayload& payload, std::size_t begin, std::size_t size,
   rest.next = cursor;
 }
 
+// to[i] = from[i], or += from[i]. Returns whether all results are finite.
+template <bool kAdd>
+bool MoveFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
+  assert(from.size() == to.size());
+  std::atomic<bool> finite{true};
+  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
+    // The largest bit pattern without sign: infinities and NaNs exceed all others. Compared as
+    // signed numbers, which every instruction set supports.
+    std::int32_t largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const float x = kAdd ? to[i] + from[i] : from[i];
+      to[i] = x;
+      largest = std::max(largest, Magnitude(x));
+    }
+    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
 }  // namespace
 
 bool AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
@@ -251,34 +268,11 @@ std::size_t FirstNotFinite(std::span<const float> values) {
 }
 
 bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
-  assert(from.size() == to.size());
-  std::atomic<bool> finite{true};
-  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
-    // The largest bit pattern without sign: infinities and NaNs exceed all others. Compared as
-    // signed numbers, which every instruction set supports.
-    std::int32_t largest = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      const float x = from[i];
-      to[i] = x;
-      largest = std::max(largest, Magnitude(x));
-    }
-    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
-  });
-  return finite;
+  return MoveFinite<false>(from, to, pool);
 }
 
 bool AddFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
-  assert(from.size() == to.size());
-  std::atomic<bool> finite{true};
-  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
-    std::int32_t largest = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      to[i] += from[i];
-      largest = std::max(largest, Magnitude(to[i]));
-    }
-    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
-  });
-  return finite;
+  return MoveFinite<true>(from, to, pool);
 }
 
 }  // namespace sparfuse

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
@@ -17,8 +16,7 @@ using gpu::kSector;
 using gpu::kSumChunk;
 
 // Calls body(first, size) for groups that fit one launch, at least once.
-template <class Body>
-void ForGroups(std::size_t count, std::size_t most, const Body& body) {
+void ForGroups(std::size_t count, std::size_t most, const auto& body) {
   for (std::size_t first = 0; first == 0 || first < count; first += most) {
     body(first, std::min(most, count - first));
   }

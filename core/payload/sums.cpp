@@ -6,7 +6,6 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <string>
 
 #include "core/base/error.hpp"
 

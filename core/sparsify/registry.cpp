@@ -5,10 +5,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/published/published.hpp"
-#include "core/sparsify/randomk/randomk.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

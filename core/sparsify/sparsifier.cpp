@@ -1,6 +1,5 @@
 #include "core/sparsify/sparsifier.hpp"
 
-#include <cassert>
 #include <cstdint>
 
 #include "core/base/error.hpp"

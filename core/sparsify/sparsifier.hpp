@@ -210,8 +210,9 @@ struct SparsifierDescriptor {
   // "name@origin" the form that a published implementation runs, if it differs.
   std::string_view name;
   std::string_view paper;
-  int revision;  // raised when results may change: a stored cell of another one is not current
-  bool exact_count;
+  // Raised when results may change: a stored cell of another one is not current.
+  int revision = 1;
+  bool exact_count = false;
   bool index_shared = false;  // every rank selects the same indices in a step
   SelectionModel selection_model = {};
   // The largest delta for which the method promises E|x - C(x)|^2 <= (1 - delta) |x|^2 for every x

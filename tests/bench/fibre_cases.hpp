@@ -29,8 +29,7 @@ inline void AddRows(const std::vector<std::size_t>& sizes, std::vector<FibreCase
 }
 
 // Calls add(the row's name, the case) for every kind of data.
-template <class Add>
-void ForFibreSelections(const FibreCase& c, double density, const Add& add) {
+void ForFibreSelections(const FibreCase& c, double density, const auto& add) {
   for (const std::string& data : DataNames(c.n())) {
     for (const Start start : {Start::kCold, Start::kFeedback}) {
       add("adtopk/" + c.name + c.Keys() + "/density:" + Number(density) + "/data:" + data +

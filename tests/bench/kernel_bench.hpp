@@ -272,8 +272,7 @@ inline std::string At(std::size_t n, double density) {
   return At(n) + "/density:" + Number(density);
 }
 
-template <class Body>
-void Register(const std::string& name, Body body) {
+void Register(const std::string& name, auto body) {
   ::benchmark::RegisterBenchmark(name.c_str(), body)
       ->Unit(::benchmark::kMicrosecond)
       ->UseRealTime()
@@ -326,16 +325,14 @@ struct Grid {
   std::vector<double> (*densities)(std::size_t n) = Densities;
 };
 
-template <class Add>
-void ForDensities(const Grid& grid, const Add& add) {
+void ForDensities(const Grid& grid, const auto& add) {
   for (const std::size_t n : grid.sizes) {
     for (const double density : grid.densities(n)) add(n, density);
   }
 }
 
 // Calls add(the keys of the row, the case) at every size, density and kind of data.
-template <class Add>
-void ForSelections(const Grid& grid, std::initializer_list<Start> starts, const Add& add) {
+void ForSelections(const Grid& grid, std::initializer_list<Start> starts, const auto& add) {
   static constexpr const char* kStarts[] = {"/cold", "/warm", "/feedback"};
   ForDensities(grid, [&](std::size_t n, double density) {
     for (const std::string& data : DataNames(n)) {

@@ -2,7 +2,6 @@
 // within it, tile it, and have the size of their shape.
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tests/fuzz/fuzz.hpp"

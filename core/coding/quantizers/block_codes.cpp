@@ -6,7 +6,6 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <string>
 
 #include "core/base/error.hpp"
 

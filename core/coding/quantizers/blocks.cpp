@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -96,10 +95,6 @@ QuantizerDescriptor Descriptor(BlockCode code) {
       .name = kNames[static_cast<std::size_t>(code)],
       .paper = code == BlockCode::kFp8 ? "Micikevicius et al., FP8 Formats, 2022"
                                        : "Wang et al., ZeRO++, 2023",
-      .revision = 1,
-      .unbiased = false,
-      .needs_feedback = false,
-      .deviations = "",
       .options = {BlockOption(), RoundingOption()},
       .make = [code](const Options& resolved, std::uint64_t seed) -> std::unique_ptr<Quantizer> {
         const std::size_t block = CheckedBlock(kNames[static_cast<std::size_t>(code)], resolved);

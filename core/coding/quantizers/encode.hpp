@@ -47,8 +47,7 @@ SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
 void CheckScale(const Quantizer& quantizer, float scale);
 
 // Calls body(begin, size) for the blocks of n elements, kBlock each; chunks of them on the pool.
-template <class Body>
-void ForBlocks(std::size_t n, ThreadPool& pool, const Body& body) {
+void ForBlocks(std::size_t n, ThreadPool& pool, const auto& body) {
   const std::size_t chunk = n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk;
   pool.ParallelFor((n + chunk - 1) / chunk, [&](std::size_t c, int) {
     const std::size_t end = std::min(n, (c + 1) * chunk);
@@ -60,9 +59,8 @@ void ForBlocks(std::size_t n, ThreadPool& pool, const Body& body) {
 
 // Makes the first pass over x: adds the residual and calls body(begin, size) for each finite block
 // while it is in cache. Throws Error{kNumeric} if a block is not finite.
-template <class Body>
 void ForInputBlocks(const QuantizeContext& context, SelectInput& input, const TensorInfo& info,
-                    const Body& body) {
+                    const auto& body) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   const float* const gradient = input.gradient;
   float* const residual = input.residual;
@@ -115,19 +113,6 @@ class DeviceQuantizer : public Quantizer {
   virtual void AccumulateThere(const DeviceAccumulate& accumulate) const = 0;
 };
 
-// fp32.cpp, fp16.cpp, qsgd.cpp and sign.cpp describe the bytes of the codes.
-void EncodeFp32OnDevice(const DeviceEncode& encode);
-void EncodeFp16OnDevice(const DeviceEncode& encode);
-void EncodeSignOnDevice(const DeviceEncode& encode);
-
-// Buckets of `bucket` elements, or one bucket (0). EncodeQsgdOnDevice rounds by the RandomStream of
-// `key`.
-struct QsgdForm {
-  float levels;
-  std::size_t bucket;
-  std::size_t codes_at;  // bytes of the norms
-};
-
 // The norm as a float might be rounded below the largest magnitude, or overflow; this prevents
 // both, so that no level is above q.
 SPARFUSE_HOST_DEVICE float QsgdNorm(double sum_squares, std::uint32_t max_key) {
@@ -145,12 +130,5 @@ SPARFUSE_HOST_DEVICE float QsgdStep(float norm, float levels) {
              ? step
              : std::bit_cast<float>(std::bit_cast<std::uint32_t>(step) - 1);
 }
-
-void EncodeQsgdOnDevice(const DeviceEncode& encode, const QsgdForm& form, std::uint64_t key);
-
-void AccumulateFp32OnDevice(const DeviceAccumulate& accumulate);
-void AccumulateFp16OnDevice(const DeviceAccumulate& accumulate);
-void AccumulateQsgdOnDevice(const DeviceAccumulate& accumulate, const QsgdForm& form);
-void AccumulateSignOnDevice(const DeviceAccumulate& accumulate);
 
 }  // namespace sparfuse

@@ -5,10 +5,9 @@
 // Source:      P. Micikevicius et al., "Mixed precision training", ICLR 2018 (half-precision
 //              gradients).
 // Deviations:  no loss scaling: error feedback keeps the values below the range of a half.
-#include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
@@ -46,10 +45,10 @@ class Fp16 final : public DeviceQuantizer {
     }
   }
 
-  void EncodeThere(const DeviceEncode& encode) const override { EncodeFp16OnDevice(encode); }
+  void EncodeThere(const DeviceEncode& encode) const override { EncodeWholeOnDevice<true>(encode); }
 
   void AccumulateThere(const DeviceAccumulate& accumulate) const override {
-    AccumulateFp16OnDevice(accumulate);
+    AccumulateDecoded(accumulate, gpu::DecodeFp16{});
   }
 };
 
@@ -58,13 +57,9 @@ class Fp16 final : public DeviceQuantizer {
 QuantizerDescriptor Fp16Descriptor() {
   return {.name = "fp16",
           .paper = "Micikevicius et al., ICLR 2018",
-          .revision = 1,
-          .unbiased = false,
-          .needs_feedback = false,
           .deviations =
               "Gradients are not scaled before rounding: error feedback keeps values below the "
               "range of a half, and values above it saturate at 65504.",
-          .options = {},
           .make = MakePlainQuantizer<Fp16>};
 }
 

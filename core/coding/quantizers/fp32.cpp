@@ -1,10 +1,9 @@
 // Encodes whole tensors unchanged (fp32), for runs that send dense tensors in a sparse payload
 // without compression.
 #include <cstring>
-#include <string>
 
 #include "core/base/error.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 
 namespace sparfuse {
 namespace {
@@ -43,10 +42,12 @@ class Fp32 final : public DeviceQuantizer {
     }
   }
 
-  void EncodeThere(const DeviceEncode& encode) const override { EncodeFp32OnDevice(encode); }
+  void EncodeThere(const DeviceEncode& encode) const override {
+    EncodeWholeOnDevice<false>(encode);
+  }
 
   void AccumulateThere(const DeviceAccumulate& accumulate) const override {
-    AccumulateFp32OnDevice(accumulate);
+    AccumulateDecoded(accumulate, gpu::DecodeFp32{});
   }
 };
 
@@ -55,11 +56,7 @@ class Fp32 final : public DeviceQuantizer {
 QuantizerDescriptor Fp32Descriptor() {
   return {.name = "fp32",
           .paper = "none: the reference",
-          .revision = 1,
           .unbiased = true,
-          .needs_feedback = false,
-          .deviations = "",
-          .options = {},
           .make = MakePlainQuantizer<Fp32>};
 }
 

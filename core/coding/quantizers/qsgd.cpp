@@ -5,13 +5,13 @@
 //              communication-efficient SGD via gradient quantization and encoding", NeurIPS 2017,
 //              section 3.1.
 // Deviations:  levels are sent as bytes instead of in Elias code.
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
@@ -86,17 +86,33 @@ class Qsgd final : public DeviceQuantizer {
   }
 
   void EncodeThere(const DeviceEncode& encode) const override {
-    EncodeQsgdOnDevice(encode, FormOf(encode.source.gradient.size),
-                       StreamOf(encode.info, encode.rank).key());
+    const gpu::EncodeInput input = EncodeInputOf(encode);
+    std::byte* const out = encode.out.data;
+    const gpu::LevelCoding coding{levels_, StreamOf(encode.info, encode.rank).key(),
+                                  reinterpret_cast<std::int8_t*>(out + CodesAt(input.n)),
+                                  input.residual};
+    const DeviceContext& context = encode.context;
+    auto* const norms = reinterpret_cast<float*>(out);
+    if (bucket_ != 0) {
+      gpu::Launch(context.stream, EncodeBlocksOf(input.n),
+                  gpu::EncodeBuckets{input, coding, static_cast<std::uint32_t>(bucket_), norms},
+                  context.only_if);
+      return;
+    }
+    MeasureOnDevice<true>(encode, nullptr);
+    const float* const x = input.residual == nullptr ? input.gradient : input.residual;
+    gpu::Launch(context.stream, gpu::EncodeLevels::Blocks(input.n),
+                gpu::EncodeLevels{x, input.n, coding, norms}, context.only_if);
   }
 
   void AccumulateThere(const DeviceAccumulate& accumulate) const override {
-    AccumulateQsgdOnDevice(accumulate, FormOf(accumulate.out.size));
+    const int bits = bucket_ == 0 ? 63 : std::countr_zero(bucket_);
+    AccumulateDecoded(accumulate,
+                      gpu::DecodeQsgd{CodesAt(accumulate.out.size),
+                                      static_cast<std::uint32_t>(bucket_), bits, levels_});
   }
 
  private:
-  QsgdForm FormOf(std::size_t n) const { return {levels_, bucket_, CodesAt(n)}; }
-
   RandomStream StreamOf(const TensorInfo& info, int rank) const {
     return {RandomStream(seed_, info.id, info.step).At(static_cast<std::uint64_t>(rank)), info.id,
             info.step};
@@ -141,9 +157,7 @@ QuantizerDescriptor QsgdDescriptor() {
   return {
       .name = "qsgd",
       .paper = "Alistarh et al., NeurIPS 2017",
-      .revision = 1,
       .unbiased = true,
-      .needs_feedback = false,
       .deviations = "Levels travel as bytes instead of in Elias code.",
       .options = {WholeOption("levels", 127, 1, 127, "levels between 0 and the norm of a bucket"),
                   WholeOption(

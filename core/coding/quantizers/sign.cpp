@@ -4,11 +4,10 @@
 //              and other gradient compression schemes", ICML 2019, algorithm 1.
 // Deviations:  none known. A zero counts as positive.
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
@@ -56,10 +55,19 @@ class Sign final : public DeviceQuantizer {
     QuantizeKernelsFor(ActiveIsa()).sign_add(words + begin / 32, out.size(), scale, out.data());
   }
 
-  void EncodeThere(const DeviceEncode& encode) const override { EncodeSignOnDevice(encode); }
+  void EncodeThere(const DeviceEncode& encode) const override {
+    MeasureOnDevice<false>(encode,
+                           reinterpret_cast<std::uint32_t*>(encode.out.data + sizeof(float)));
+    const gpu::EncodeInput input = EncodeInputOf(encode);
+    if (input.residual == nullptr) return;
+    const gpu::Quads quads = gpu::QuadsOf(input.n, input.residual);
+    const auto* const scale = reinterpret_cast<const float*>(encode.out.data);
+    gpu::Launch(encode.context.stream, gpu::ElementwiseBlocks(quads),
+                gpu::KeepBesideSigns{quads, input.residual, scale}, encode.context.only_if);
+  }
 
   void AccumulateThere(const DeviceAccumulate& accumulate) const override {
-    AccumulateSignOnDevice(accumulate);
+    AccumulateDecoded(accumulate, gpu::DecodeSign{});
   }
 };
 
@@ -115,11 +123,7 @@ class SignBytes final : public Quantizer {
 QuantizerDescriptor SignDescriptor() {
   return {.name = "sign",
           .paper = "Karimireddy et al., ICML 2019",
-          .revision = 1,
-          .unbiased = false,
           .needs_feedback = true,
-          .deviations = "",
-          .options = {},
           .make = MakePlainQuantizer<Sign>};
 }
 

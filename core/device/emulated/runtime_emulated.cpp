@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "core/device/backend.hpp"

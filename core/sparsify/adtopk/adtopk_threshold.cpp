@@ -325,7 +325,7 @@ std::int64_t FirstTau(const Options& resolved) {
 
 std::unique_ptr<Sparsifier> Make(const Options& resolved, std::uint64_t /*seed*/) {
   return std::make_unique<AdTopKThreshold>(
-      ThresholdOptions{AxisOf(resolved), FirstTau(resolved),
+      ThresholdOptions{AxisOf(StringOption(resolved, "axis")), FirstTau(resolved),
                        static_cast<std::uint64_t>(IntOption(resolved, "warmup")),
                        static_cast<std::uint64_t>(IntOption(resolved, "training_steps")),
                        StringOption(resolved, "compat") == "reference"});
@@ -337,8 +337,6 @@ SparsifierDescriptor AdTopKThresholdDescriptor() {
   return {
       .name = "adtopk-threshold",
       .paper = "ADTopk, HPDC 2024",
-      .revision = 1,
-      .exact_count = false,
       // Measured after the warm-up, over both phases.
       .selection_model = {-0.701, 0.338},
       // Holds for the default form; the published rule promises nothing.

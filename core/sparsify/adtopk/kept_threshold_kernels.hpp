@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "core/device/kernel.hpp"
@@ -49,16 +48,13 @@ struct KeptThreshold {
 namespace gpu {
 
 struct BeginPhase {
-  static constexpr const char* kName = "BeginPhase";
   static constexpr int kThreads = kWarp;
-  using Shared = NoShared;
 
   KeptThreshold* kept;
   bool warming;  // the phase is exact, whatever the state
   bool ending;   // end of training: a steady threshold is no longer needed
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     ++kept->since_exact;
     kept->all_dimension = !warming && ending && kept->steady != 0 ? 1 : 0;
@@ -71,16 +67,13 @@ struct BeginPhase {
 // Chooses the elements for SendReaching: those that reach the threshold. In an exact phase it sets
 // a range of counts that cannot be met, so that SendReaching sends the k largest.
 struct ChooseReaching {
-  static constexpr const char* kName = "ChooseReaching";
   static constexpr int kThreads = kWarp;
-  using Shared = NoShared;
 
   const KeptThreshold* kept;
   ScanControl* control;
   std::uint32_t k;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     if (kept->exact != 0) {
       control->key = control->lo;
@@ -98,17 +91,14 @@ struct ChooseReaching {
 
 // Finds the smallest key of an exact selection.
 struct FindSmallest {
-  static constexpr const char* kName = "FindSmallest";
   static constexpr int kThreads = 256;
-  using Shared = NoShared;
 
   const ScanControl* control;
   const float* values;
   const SlotReport* report;
   KeptThreshold* kept;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (control->mode != SendMode::kLargest) return;
     std::uint32_t code = 0;
     for (std::size_t i = std::size_t{block.block()} * kThreads + block.thread(); i < report->count;
@@ -122,17 +112,14 @@ struct FindSmallest {
 
 // Learns the new threshold from an exact selection, and adapts the period to its change.
 struct LearnThreshold {
-  static constexpr const char* kName = "LearnThreshold";
   static constexpr int kThreads = kWarp;
-  using Shared = NoShared;
 
   const ScanControl* control;
   KeptThreshold* kept;
   SlotReport* report;
   bool warming;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0 || control->mode != SendMode::kLargest) return;
     if (kept->exact == 0) ++report->fallbacks;
     const float old = kept->threshold;

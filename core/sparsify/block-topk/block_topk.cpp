@@ -190,7 +190,6 @@ SparsifierDescriptor BlockTopKDescriptor() {
   return {
       .name = "block-topk",
       .paper = "Fei et al., OmniReduce, SIGCOMM 2021",
-      .revision = 1,
       .exact_count = true,
       .contraction = Contraction,
       .deviations =

@@ -80,7 +80,6 @@ double ContractionOfChunks(std::span<const std::int64_t> shape, double density) 
 SparsifierDescriptor ChunkedTopKDescriptor() {
   return {.name = "chunked-topk",
           .paper = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
-          .revision = 1,
           .exact_count = true,
           .contraction = ContractionOfChunks,
           .deviations =

@@ -293,13 +293,11 @@ class Dgc final : public DeviceScanSparsifier {
     const std::uint64_t start = rule.start;
     const std::uint64_t last = std::uint64_t{rule.samples - 1} * rule.stride;  // after the start
     std::size_t found = 0;
-    for (const CandidateChunk& chunk : candidates.chunks) {
-      for (const CandidateSegment& run : chunk.runs()) {
-        for (std::size_t j = run.offset; j < run.offset + run.count; ++j) {
-          const std::uint64_t past = std::uint64_t{candidates.indices[j]} - start;
-          room[found] = KeyOf(candidates.values[j]);  // overwritten unless it is counted
-          found += static_cast<std::size_t>(past <= last && past * reciprocal < reciprocal);
-        }
+    for (const CandidateSegment& run : candidates.runs()) {
+      for (std::size_t j = run.offset; j < run.offset + run.count; ++j) {
+        const std::uint64_t past = std::uint64_t{candidates.indices[j]} - start;
+        room[found] = KeyOf(candidates.values[j]);  // overwritten unless it is counted
+        found += static_cast<std::size_t>(past <= last && past * reciprocal < reciprocal);
       }
     }
     return found < rule.rank ? Estimate{} : FromKeys(room.first(found), rule, n);
@@ -336,8 +334,6 @@ SparsifierDescriptor DgcDescriptor() {
   return {
       .name = "dgc",
       .paper = "Lin et al., ICLR 2018",
-      .revision = 1,
-      .exact_count = false,
       // log(count / k) over 240 selections at density 0.01 of Gaussian and Laplace data, n =
       // 20,000, 100,000 and 500,000 (measured by the test Dgc.SelectionModelHolds).
       .selection_model = {-0.025, 0.053},

@@ -11,7 +11,6 @@
 //   estimate   t = m + z s; |x| > t is selected.
 //   paper      at most three selections: fewer than 2k/3 elements halve t, more than 4k/3 raise it
 //              by half; the last selection is sent.
-#include <algorithm>
 
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/gaussiank/gaussiank_kernels.hpp"
@@ -93,7 +92,6 @@ SparsifierDescriptor GaussianKDescriptor() {
   return {.name = "gaussiank",
           .paper = "Shi et al., arXiv 1911.08772, 2019",
           .revision = 2,
-          .exact_count = false,
           // Measured on random data and a small network's gradients
           // (SelectionModels.OfCorrectedEstimatesHold).
           .selection_model = {0, 0.003},
@@ -110,8 +108,6 @@ SparsifierDescriptor GaussianKPaperDescriptor() {
   return {
       .name = "gaussiank@paper",
       .paper = "Shi et al., arXiv 1911.08772, 2019",
-      .revision = 1,
-      .exact_count = false,
       .selection_model = {0.787, 1.728},
       .contraction = OneElement,
       .deviations = "An empty selection, or one that overflows its slot, becomes an exact top-k.",

@@ -18,7 +18,6 @@
 // among the candidates of a single pass, and the bisection reads no data at all.
 #include <algorithm>
 
-#include "core/base/cpu.hpp"
 #include "core/base/random_stream.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/mstopk/mstopk_kernels.hpp"
@@ -36,22 +35,20 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
                  std::size_t inside, std::size_t start, std::size_t wanted, Slot& slot) {
   std::size_t position = 0;
   std::size_t taken = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (const CandidateSegment& run : chunk.runs()) {
-      Settle(input, candidates, run, bracket.upper);
-      for (std::size_t i = run.offset; i < run.offset + run.count; ++i) {
-        const float value = candidates.values[i];
-        const std::uint32_t key = KeyOf(value);
-        if (key < bracket.lower) continue;
-        if (key < bracket.upper) {
-          const std::size_t turn = (position++ + inside - start) % inside;
-          if (turn >= wanted) continue;
-        }
-        slot.indices.data[taken] = candidates.indices[i];
-        slot.values.data[taken++] = value;
-        if (key < bracket.upper && input.residual != nullptr) {
-          input.residual[candidates.indices[i]] = 0.0f;
-        }
+  for (const CandidateSegment& run : candidates.runs()) {
+    Settle(input, candidates, run, bracket.upper);
+    for (std::size_t i = run.offset; i < run.offset + run.count; ++i) {
+      const float value = candidates.values[i];
+      const std::uint32_t key = KeyOf(value);
+      if (key < bracket.lower) continue;
+      if (key < bracket.upper) {
+        const std::size_t turn = (position++ + inside - start) % inside;
+        if (turn >= wanted) continue;
+      }
+      slot.indices.data[taken] = candidates.indices[i];
+      slot.values.data[taken++] = value;
+      if (key < bracket.upper && input.residual != nullptr) {
+        input.residual[candidates.indices[i]] = 0.0f;
       }
     }
   }

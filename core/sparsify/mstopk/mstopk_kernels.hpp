@@ -10,7 +10,6 @@
 // reaches below the candidates, they are collected once more.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "core/base/random_stream.hpp"
@@ -70,8 +69,7 @@ struct MsTopKStep {
 struct NoteRange {
   MsTopKStep* step;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+  SPARFUSE_DEVICE void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() != 0) return;
     step->mean = statistics.MeanAbs();
     step->max = statistics.MaxAbs();
@@ -80,7 +78,6 @@ struct NoteRange {
 
 // Finds the bracket. Asks for another Collect if the bracket reaches below the candidates.
 struct FindBracket {
-  static constexpr const char* kName = "FindBracket";
   static constexpr int kThreads = 256;
   using Shared = RankShared;
 
@@ -91,8 +88,7 @@ struct FindBracket {
   std::uint64_t* list;
   MsTopKStep* step;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::uint32_t count = control->count;
     const std::uint32_t lo = control->lo;
     if (count <= k || count > candidates.capacity) {  // for all threads of all blocks
@@ -143,9 +139,7 @@ struct FindBracket {
 
 // Decides whether the bracket is sent or the k largest. For the k largest control->active stays 1.
 struct CountBracket {
-  static constexpr const char* kName = "CountBracket";
   static constexpr int kThreads = 256;
-  using Shared = NoShared;
 
   RandomStream stream;
   std::uint32_t k;
@@ -155,8 +149,7 @@ struct CountBracket {
   MsTopKStep* step;
   SlotReport* report;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const Bracket bracket = step->bracket;
     const std::uint32_t count = control->count;
     const bool stored = count <= candidates.capacity;
@@ -193,9 +186,7 @@ struct CountBracket {
 // Sends all candidates that reach the upper end, and of the candidates inside those at the
 // positions [start, start + wanted) modulo `inside`.
 struct SendBracket {
-  static constexpr const char* kName = "SendBracket";
   static constexpr int kThreads = 256;
-  using Shared = NoShared;
 
   std::uint32_t k;
   std::uint32_t chunks;
@@ -205,14 +196,13 @@ struct SendBracket {
   const MsTopKStep* step;
   SendTarget slot;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t span = block.block();
     const std::uint32_t first = span * chunks_per_span;
     const std::uint32_t last = first + chunks_per_span < chunks ? first + chunks_per_span : chunks;
     // The upper half counts candidates inside the bracket, the lower half candidates above it.
     std::uint64_t own = 0;
-    for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
+    for (std::uint32_t c = first + block.warp(); c < last; c += block.kWarps) {
       DeviceSegment run = candidates.segments[c];
       run.selected = 0;
       run.start = 0;
@@ -246,7 +236,7 @@ struct SendBracket {
       slot.report->candidates += control->count;
     }
     block.Sync();
-    for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
+    for (std::uint32_t c = first + block.warp(); c < last; c += block.kWarps) {
       const DeviceSegment run = candidates.segments[c];
       std::uint32_t sure = run.selected;
       std::uint32_t inside = run.start;

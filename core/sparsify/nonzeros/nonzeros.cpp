@@ -115,8 +115,6 @@ double Everything(std::span<const std::int64_t> /*shape*/, double /*density*/) {
 SparsifierDescriptor NonzerosDescriptor() {
   return {.name = kNonzeros,
           .paper = "Wang et al., Zen, OSDI 2025",
-          .revision = 1,
-          .exact_count = false,
           // The density predicts the count. Between batches of 256 to 4,096 words of a text, drawn
           // as runs of 1 to 64, the number of different words deviates by 2 to 6 %.
           .selection_model = {0, 0.04},

@@ -30,8 +30,7 @@ class Published final : public ScanSparsifier {
   std::function<void(const PublishedCall&)> rule_;
 };
 
-template <class Of>
-Moments MomentsOf(const PublishedCall& call, const Of& of) {
+Moments MomentsOf(const PublishedCall& call, const auto& of) {
   const auto n = static_cast<double>(call.input.n);
   const double mean = SumOver(call, of) / n;
   const double squares = SumOver(call, [&](double x) { return (of(x) - mean) * (of(x) - mean); });

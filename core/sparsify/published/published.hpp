@@ -109,8 +109,7 @@ std::span<const Part> ForChunks(const PublishedCall& call, const Body& body) {
 }
 
 // The sum of of(x) over all elements, in double precision; the same for every size of the pool.
-template <class Of>
-double SumOver(const PublishedCall& call, const Of& of) {
+double SumOver(const PublishedCall& call, const auto& of) {
   double total = 0;
   const auto add = [&](double& part, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) part += of(static_cast<double>(call.input.x()[i]));

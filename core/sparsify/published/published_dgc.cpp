@@ -202,8 +202,6 @@ std::vector<SparsifierDescriptor> PublishedDgcDescriptors() {
   for (const Form& form : kForms) {
     descriptors.push_back({.name = form.name,
                            .paper = "Lin et al., ICLR 2018",
-                           .revision = 1,
-                           .exact_count = false,
                            .selection_model = form.model,
                            .contraction = form.contraction,
                            .deviations = form.deviations,

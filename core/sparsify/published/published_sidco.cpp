@@ -263,8 +263,6 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
   SparsifierDescriptor saf{
       .name = "sidco@saf",
       .paper = "Abdelmoniem et al., MLSys 2021",
-      .revision = 1,
-      .exact_count = false,
       .selection_model = {-0.868, 1.698},
       .contraction = OneElement,
       .deviations =

@@ -14,7 +14,7 @@
 #include "core/device/launch.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/randomk/randomk_kernels.hpp"
-#include "core/sparsify/scan_device/position_bitmap_device.hpp"
+#include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 #include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
@@ -202,7 +202,6 @@ SparsifierDescriptor RandomKDescriptor() {
   return {
       .name = "randomk",
       .paper = "Stich et al., NeurIPS 2018",
-      .revision = 1,
       .exact_count = true,
       .index_shared = true,
       .contraction = KeptFraction,

@@ -70,7 +70,6 @@ class RedSync final : public WarmSparsifier {
 SparsifierDescriptor RedSyncDescriptor() {
   return {.name = "redsync",
           .paper = "Fang et al., JPDC 2019",
-          .revision = 1,
           .exact_count = true,
           .contraction = KeptFraction,
           .deviations =

@@ -1,7 +1,6 @@
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <memory>
 #include <string>

@@ -207,11 +207,9 @@ Counted KeysInBracket(const SelectContext& context, const Candidates& candidates
     }
   });
   Counted counted;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (const CandidateSegment& run : chunk.runs()) {
-      counted.inside += run.in_bin;
-      counted.above += run.above;
-    }
+  for (const CandidateSegment& run : candidates.runs()) {
+    counted.inside += run.in_bin;
+    counted.above += run.above;
   }
   return counted;
 }
@@ -235,11 +233,9 @@ KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::
   const auto inside =
       WorkspaceArray<std::uint32_t>(*context.workspace, kUseBinKeys, counted.inside);
   std::size_t at = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (const CandidateSegment& run : chunk.runs()) {
-      std::copy_n(keys.data() + run.offset, run.in_bin, inside.data() + at);
-      at += run.in_bin;
-    }
+  for (const CandidateSegment& run : candidates.runs()) {
+    std::copy_n(keys.data() + run.offset, run.in_bin, inside.data() + at);
+    at += run.in_bin;
   }
   const std::size_t rank = k - counted.above;
   const int bits = std::bit_width(bracket.last - bracket.first);

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <span>
-#include <string>
 
 #include "core/base/cpu.hpp"
 #include "core/base/stream_store.hpp"
@@ -263,11 +261,9 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     if (other[kHistogramUsed] == 0) continue;
     for (std::size_t b = 0; b <= kBins; ++b) total[b] += other[b];
   }
-  for (const CandidateChunk& chunk : found.chunks) {
-    for (const CandidateSegment& run : chunk.runs()) {
-      for (const float value : std::span(found.values + run.offset, run.count)) {
-        AddToHistogram(KeyOf(value), found, total.data());
-      }
+  for (const CandidateSegment& run : found.runs()) {
+    for (const float value : std::span(found.values + run.offset, run.count)) {
+      AddToHistogram(KeyOf(value), found, total.data());
     }
   }
   found.histogram = total.data();
@@ -297,22 +293,18 @@ void Settle(const SelectInput& input, const Candidates& candidates, const Candid
 }
 
 void Restore(const SelectInput& input, const Candidates& candidates) {
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (const CandidateSegment& run : chunk.runs()) Settle(input, candidates, run, kNoKey);
-  }
+  for (const CandidateSegment& run : candidates.runs()) Settle(input, candidates, run, kNoKey);
 }
 
 void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size_t limit,
                Slot& slot) {
   std::size_t taken = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (const CandidateSegment& run : chunk.runs()) {
-      const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
-      std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
-      std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);
-      taken += count;
-      if (count < run.count) Settle(input, candidates, run, kNoKey, count);
-    }
+  for (const CandidateSegment& run : candidates.runs()) {
+    const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
+    std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
+    std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);
+    taken += count;
+    if (count < run.count) Settle(input, candidates, run, kNoKey, count);
   }
   slot.count = taken;
   if (input.residual == nullptr || candidates.cleared <= candidates.lo) return;

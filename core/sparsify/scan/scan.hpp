@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "core/device/kernel.hpp"
@@ -122,6 +122,11 @@ struct Candidates {
   // A lower bound of the number of elements that reach lo - 1, if so many tie at the key lo - 1
   // that they were not collected. Else 0.
   std::size_t ties_below = 0;
+
+  // The runs of all chunks, in index order.
+  auto runs() const {
+    return chunks | std::views::transform(&CandidateChunk::runs) | std::views::join;
+  }
 };
 
 // The largest number of candidates that are stored for a selection of k elements.

@@ -89,9 +89,7 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
                             std::uint32_t key) {
   assert(candidates.stored);
   if (key <= candidates.lo) {
-    for (const CandidateChunk& chunk : candidates.chunks) {
-      for (CandidateSegment& run : chunk.runs()) run.above = run.count;
-    }
+    for (CandidateSegment& run : candidates.runs()) run.above = run.count;
     return candidates.count;
   }
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -106,9 +104,7 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
     }
   });
   std::size_t count = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (const CandidateSegment& run : chunk.runs()) count += run.above;
-  }
+  for (const CandidateSegment& run : candidates.runs()) count += run.above;
   return count;
 }
 

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 #include "core/device/launch.hpp"
@@ -209,8 +208,7 @@ struct NoMeasure {
   SPARFUSE_DEVICE void Add(Part& /*part*/, float /*x*/, std::uint32_t /*key*/) const {}
   // Called by all threads of the block after its span. Writes the partial result of `span`, which
   // is in [0, plan.spans). Block::Sum adds in a fixed order.
-  template <class Block>
-  SPARFUSE_DEVICE void Store(Block& /*block*/, const Part& /*part*/, unsigned /*span*/) const {}
+  SPARFUSE_DEVICE void Store(auto& /*block*/, const Part& /*part*/, unsigned /*span*/) const {}
 };
 
 // Writes the elements of x that reach control->lo to the arrays of candidates, and their number and

@@ -55,13 +55,11 @@ SPARFUSE_DEVICE std::uint32_t CountBits(std::uint32_t mask) {
 }
 
 // The number of lanes of a mask before the calling lane.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t LanesBefore(Block& block, std::uint32_t mask) {
+SPARFUSE_DEVICE std::uint32_t LanesBefore(auto& block, std::uint32_t mask) {
   return CountBits(mask & ((1u << block.lane()) - 1));
 }
 
-template <class Block>
-SPARFUSE_DEVICE void NoteIfNotFinite(Block& block, SlotReport* report, std::uint32_t key,
+SPARFUSE_DEVICE void NoteIfNotFinite(auto& block, SlotReport* report, std::uint32_t key,
                                      std::uint64_t index) {
   if (key < kInfinityKey) return;
   block.AtomicMax(&report->not_finite, NotFiniteCode(static_cast<std::uint32_t>(index)));

@@ -291,7 +291,6 @@ SparsifierDescriptor Descriptor(bool corrected) {
       .name = corrected ? "sidco" : "sidco@paper",
       .paper = "Abdelmoniem et al., MLSys 2021",
       .revision = corrected ? 3 : 1,
-      .exact_count = false,
       // The first pair is measured on random data and a small network's gradients
       // (SelectionModels.OfCorrectedEstimatesHold).
       .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.311, 1.096},

@@ -27,7 +27,6 @@ class TopK final : public WarmSparsifier {
 SparsifierDescriptor TopKDescriptor() {
   return {.name = "topk",
           .paper = "Aji & Heafield, EMNLP 2017",
-          .revision = 1,
           .exact_count = true,
           .contraction = KeptFraction,
           .make = MakePlain<TopK>,

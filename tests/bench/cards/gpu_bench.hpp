@@ -38,8 +38,7 @@ inline Grid GpuGrid() { return {GpuSizes(), GpuDensities}; }
 class GpuTimer {
  public:
   // The time of one of kAtOnce calls.
-  template <class Work>
-  double SecondsOf(const Stream& stream, const Work& work) {
+  double SecondsOf(const Stream& stream, const auto& work) {
     begin_.Record(stream);
     for (int i = 0; i < kAtOnce; ++i) work();
     end_.Record(stream);
@@ -48,8 +47,7 @@ class GpuTimer {
   }
 
   // The time of every iteration.
-  template <class Work>
-  void Time(::benchmark::State& state, const Stream& stream, const Work& work) {
+  void Time(::benchmark::State& state, const Stream& stream, const auto& work) {
     for (auto _ : state) state.SetIterationTime(SecondsOf(stream, work));
   }
 
@@ -102,8 +100,7 @@ class LimitOnCard {
   Buffer<float> sums_;
 };
 
-template <class Body>
-void RegisterOnCard(const std::string& name, Body body) {
+void RegisterOnCard(const std::string& name, auto body) {
   ::benchmark::RegisterBenchmark(name.c_str(), body)
       ->Unit(::benchmark::kMicrosecond)
       ->UseManualTime()
@@ -132,9 +129,8 @@ inline void RegisterGpuLimits() {
 }
 
 // Times `work` and the limit in turns; `x limit` is the ratio of their times.
-template <class Work>
 void TimeInTurns(::benchmark::State& state, const Stream& stream, std::size_t n,
-                 const LimitOnCard& limit, const Work& work) {
+                 const LimitOnCard& limit, const auto& work) {
   GpuTimer timer;
   double seconds = 0;
   double limit_seconds = 0;
@@ -149,9 +145,8 @@ void TimeInTurns(::benchmark::State& state, const Stream& stream, std::size_t n,
 }
 
 // Times `work` in turns with the limit of this kind.
-template <class Work>
 void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, GpuLimit kind,
-             const Work& work) {
+             const auto& work) {
   const Buffer<float> x(n, kCard);
   const Buffer<float> written(kind == GpuLimit::kSumAbs ? 0 : n, kCard);
   const LimitOnCard limit(kind, x, written);

@@ -3,7 +3,6 @@
 
 #include <functional>
 
-#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/devices/device_selection.hpp"
 #include "tests/support/errors.hpp"
 

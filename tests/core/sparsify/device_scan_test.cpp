@@ -30,9 +30,7 @@ Selected Reaching(const std::vector<float>& x, std::uint32_t key, std::size_t li
 
 // Sets the words of a control, as a sparsifier's kernel would.
 struct SetWords {
-  static constexpr const char* kName = "SetWords";
   static constexpr int kThreads = 32;
-  using Shared = gpu::NoShared;
   ScanControl* control;
   std::uint32_t lo;  // kNoKey: unchanged
   std::uint32_t key;
@@ -41,8 +39,7 @@ struct SetWords {
   std::uint32_t first;
   bool recollect = false;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, gpu::NoShared&) const {
     if (recollect) gpu::WantRecollected(block, control, lo);
     if (block.thread() != 0) return;
     if (lo != kNoKey) control->lo = lo;
@@ -55,7 +52,6 @@ struct SetWords {
 
 // Copies a sample, in its order.
 struct CopySample {
-  static constexpr const char* kName = "CopySample";
   static constexpr int kThreads = 64;
   static constexpr unsigned kEach = 3;
   struct Shared {
@@ -66,8 +62,7 @@ struct CopySample {
   std::uint32_t lines;
   float* to;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     gpu::FindSampledLines(block, stream, source.n, lines, shared.lines);
     for (unsigned s = block.thread(); s < lines * kLine; s += kEach * kThreads) {
       float x[kEach];
@@ -289,8 +284,7 @@ struct CountAndSum {
     ++part.count;
     part.sum += key == (testing::Bits(x) & kAbsMask) ? x : 1e30;
   }
-  template <class Block>
-  SPARFUSE_DEVICE void Store(Block& block, const Part& part, unsigned span) const {
+  SPARFUSE_DEVICE void Store(auto& block, const Part& part, unsigned span) const {
     const std::uint64_t count = block.Sum(part.count);
     const double sum = block.Sum(part.sum);
     if (block.thread() == 0) parts[span] = {count, sum};

@@ -1,7 +1,6 @@
 // Tests that random-k on a device draws the host's positions, bit for bit.
 #include <gtest/gtest.h>
 
-#include "core/sparsify/scan_device/position_bitmap_device.hpp"
 #include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 #include "tests/support/devices/device_selection.hpp"
 #include "tests/support/errors.hpp"

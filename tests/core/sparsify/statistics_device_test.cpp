@@ -22,8 +22,7 @@ constexpr Stream kAtOnce{kDevice, nullptr};
 
 struct Keep {
   Statistics* to;
-  template <class Block>
-  void operator()(Block& block, const Statistics& statistics) const {
+  void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() == 0) *to = statistics;
   }
 };

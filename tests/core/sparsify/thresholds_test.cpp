@@ -32,8 +32,7 @@ constexpr Density kDensities[] = {{0.001, 3.2905267314919255},
                                   {0.5, 0.6744897501960817}};
 
 // Calls expect(x, selected) for several steps with error feedback.
-template <class Expect>
-void ForSelections(const std::string& name, const Density& d, Expect expect) {
+void ForSelections(const std::string& name, const Density& d, auto expect) {
   const auto sparsifier = MakeSparsifier(name);
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);

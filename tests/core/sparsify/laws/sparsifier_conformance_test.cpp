@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "core/base/outside_parts.hpp"
-#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
