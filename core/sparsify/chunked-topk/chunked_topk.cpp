@@ -26,10 +26,6 @@ class ChunkedTopK final : public ScanSparsifier {
 
   std::size_t Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
                     double density) const override {
-    return Kept(n, density);
-  }
-
-  std::size_t Kept(std::size_t n, double density) const override {
     const std::size_t rest = n % chunk_;
     return n / chunk_ * KeptCount(chunk_, density) + (rest > 0 ? KeptCount(rest, density) : 0);
   }

@@ -62,10 +62,6 @@ std::uint32_t KeyFrom(Comparison comparison, double threshold) {
   return comparison == Comparison::kAtLeast ? KeyAtLeast(threshold) : KeyAbove(threshold);
 }
 
-std::size_t TruncatedCount(double product) {
-  return std::max<std::size_t>(1, static_cast<std::size_t>(product));
-}
-
 Moments PublishedCall::Signed() const {
   return MomentsOf(*this, [](double value) { return value; });
 }

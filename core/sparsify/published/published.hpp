@@ -39,9 +39,6 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors();
 std::vector<SparsifierDescriptor> PublishedThresholdDescriptors();
 std::vector<SparsifierDescriptor> PublishedRandomKDescriptors();
 
-// max(1, trunc(product)).
-std::size_t TruncatedCount(double product);
-
 enum class Comparison { kAtLeast, kAbove };
 
 // The smallest key that |x| <comparison> threshold selects; for a NaN a key that no finite element

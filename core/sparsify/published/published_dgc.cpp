@@ -13,6 +13,10 @@
 namespace sparfuse {
 namespace {
 
+std::size_t TruncatedCount(double product) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(product));
+}
+
 constexpr Comparison kAtLeast = Comparison::kAtLeast;
 constexpr Comparison kAbove = Comparison::kAbove;
 

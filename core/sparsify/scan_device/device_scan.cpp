@@ -80,25 +80,6 @@ void SelectAllOnDevice(const DeviceContext& context, const DeviceInput& input,
               context.only_if);
 }
 
-void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& input,
-                           const TensorInfo& info, std::size_t k, WarmWords* warm,
-                           const DeviceSlot& slot) {
-  if (input.n > kOneBlock) {
-    DeviceScan scan = PrepareScan(context, input, info, k, slot, {.wanted = k, .warm = warm});
-    CollectOnDevice(context, scan);
-    return Send(context, scan, slot);
-  }
-  const gpu::SendTarget target = gpu::TargetOf(input, slot);
-  const auto count = static_cast<std::uint32_t>(k);
-  if (input.n <= kOneBlock / 4) {
-    gpu::Launch(context.stream, 1, gpu::SendLargestOfSmall<256>{input, count, target},
-                context.only_if);
-  } else {
-    gpu::Launch(context.stream, 1, gpu::SendLargestOfSmall<1024>{input, count, target},
-                context.only_if);
-  }
-}
-
 ScanPlan PlanScan(const DeviceInput& input) {
   // x() is the residual if there is one, since x is written there: the plan aligns to it.
   const auto address = reinterpret_cast<std::uintptr_t>(input.x());

@@ -35,17 +35,8 @@ DeviceInput BeginSelectOnDevice(std::string_view sparsifier, const DeviceContext
 void SelectAllOnDevice(const DeviceContext& context, const DeviceInput& input,
                        const DeviceSlot& slot);
 
-struct WarmWords;
-
 // From tensors of at most so many elements one block selects, with x in its registers.
 inline constexpr std::size_t kOneBlock = 16384;
-
-// Sends the k largest, bit for bit as SelectLargest does. warm: or null; it decides the time taken,
-// never the result. One launch for kOneBlock elements or fewer, else four; the last one does
-// nothing as a rule.
-void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& input,
-                           const TensorInfo& info, std::size_t k, WarmWords* warm,
-                           const DeviceSlot& slot);
 
 // --- How a pass is cut -------------------------------------------------------------------------
 
