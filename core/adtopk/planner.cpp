@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "core/fusion/plan_times.hpp"

@@ -58,17 +58,9 @@ std::string SupportedNames() {
 int Processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 std::string_view IsaName(Isa isa) {
-  switch (isa) {
-    case Isa::kPortable:
-      return "portable";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-    case Isa::kNeon:
-      return "neon";
-  }
-  return "portable";
+  constexpr std::string_view kNames[] = {"portable", "avx2", "avx512", "neon"};
+  static_assert(std::size(kNames) == std::size(kAll));
+  return kNames[static_cast<std::size_t>(isa)];
 }
 
 std::vector<Isa> SupportedIsas() {
@@ -85,11 +77,11 @@ Isa IsaFromEnvironment() {
     known.emplace_back(IsaName(isa));
     if (known.back() != wanted) continue;
     if (Supported(isa)) return isa;
-    SPARFUSE_THROW(kUnsupported, "SPARFUSE_ISA=" + known.back() +
-                                     ": this machine lacks it; it has: " + SupportedNames());
+    SPARFUSE_THROW(kUnsupported, "SPARFUSE_ISA=", known.back(),
+                   ": this machine lacks it; it has: ", SupportedNames());
   }
-  SPARFUSE_THROW(kConfig, "SPARFUSE_ISA=" + std::string(wanted) + ": unknown instruction set" +
-                              Suggestion(wanted, known));
+  SPARFUSE_THROW(kConfig, "SPARFUSE_ISA=", wanted, ": unknown instruction set",
+                 Suggestion(wanted, known));
 }
 
 Isa ActiveIsa() {
@@ -101,8 +93,8 @@ Isa ActiveIsa() {
 
 ScopedIsa::ScopedIsa(Isa isa) : previous_(forced.load()) {
   if (!Supported(isa)) {
-    SPARFUSE_THROW(kUnsupported, "instruction set " + std::string(IsaName(isa)) +
-                                     ": this machine lacks it; it has: " + SupportedNames());
+    SPARFUSE_THROW(kUnsupported, "instruction set ", IsaName(isa),
+                   ": this machine lacks it; it has: ", SupportedNames());
   }
   forced.store(static_cast<int>(isa));
 }

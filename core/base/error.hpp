@@ -1,6 +1,8 @@
 // Declares errors that may end a trial, and the kinds under which the store files them.
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,25 +23,10 @@ enum class FailureKind {
 };
 
 constexpr std::string_view FailureKindName(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kConfig:
-      return "config";
-    case FailureKind::kUnsupported:
-      return "unsupported";
-    case FailureKind::kOutOfMemory:
-      return "out_of_memory";
-    case FailureKind::kTimeout:
-      return "timeout";
-    case FailureKind::kComm:
-      return "comm";
-    case FailureKind::kNumeric:
-      return "numeric";
-    case FailureKind::kData:
-      return "data";
-    case FailureKind::kInternal:
-      return "internal";
-  }
-  return "internal";
+  constexpr std::string_view kNames[] = {"config", "unsupported", "out_of_memory", "timeout",
+                                         "comm",   "numeric",     "data",          "internal"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(FailureKind::kInternal) + 1);
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 class Error : public std::runtime_error {
@@ -52,9 +39,9 @@ class Error : public std::runtime_error {
   FailureKind kind_;
 };
 
-// The text of its parts, which are strings and numbers (std::to_string), one after another.
+// Joins texts and numbers, which it writes as std::to_string does.
 template <class... Parts>
-std::string TextOf(const Parts&... parts) {
+std::string Concat(const Parts&... parts) {
   std::string text;
   const auto add = [&text]<class Part>(const Part& part) {
     if constexpr (std::is_arithmetic_v<Part> && !std::is_same_v<Part, char>) {
@@ -69,9 +56,9 @@ std::string TextOf(const Parts&... parts) {
 
 }  // namespace sparfuse
 
-// Throws an Error whose text is that of the parts (TextOf).
+// Throws an Error{kind} whose text is Concat of the other arguments.
 #define SPARFUSE_THROW(kind, ...) \
-  throw ::sparfuse::Error(::sparfuse::FailureKind::kind, ::sparfuse::TextOf(__VA_ARGS__))
+  throw ::sparfuse::Error(::sparfuse::FailureKind::kind, ::sparfuse::Concat(__VA_ARGS__))
 
 // For mistakes a user can cause (bad shape, density out of range). Programmer errors use assert.
 #define SPARFUSE_REQUIRE(condition, ...)                    \

@@ -30,8 +30,9 @@ Expression::Expression(std::string_view expression, std::string_view what)
     : compiled_(std::make_shared<const re2::RE2>(
           re2::StringPiece(expression.data(), expression.size()), OptionsOfPatterns())) {
   if (compiled_->ok()) return;
-  SPARFUSE_THROW(kConfig, std::string(what) + ": expected a regular expression as RE2 reads it: " +
-                              compiled_->error() + Missing(*compiled_));
+  SPARFUSE_THROW(kConfig, what,
+                 ": expected a regular expression as RE2 reads it: ", compiled_->error(),
+                 Missing(*compiled_));
 }
 
 bool Expression::FoundIn(std::string_view text) const {

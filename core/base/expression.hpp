@@ -2,9 +2,7 @@
 // exponential cases.
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 

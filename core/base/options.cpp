@@ -31,11 +31,23 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// The shortest known name that begins with `name`; "" if there is none, or if `name` is short.
+std::string Completed(std::string_view name, std::span<const std::string> known) {
+  constexpr std::size_t kLeast = 4;  // fewer letters say too little
+  std::string shortest;
+  if (name.size() < kLeast) return shortest;
+  for (const auto& candidate : known) {
+    if (!candidate.starts_with(name)) continue;
+    if (shortest.empty() || candidate.size() < shortest.size()) shortest = candidate;
+  }
+  return shortest;
+}
+
 template <class T>
 const T& Get(const Options& options, std::string_view name) {
   const auto it = options.find(name);
   if (it == options.end() || !std::holds_alternative<T>(it->second)) {
-    SPARFUSE_THROW(kInternal, "option '" + std::string(name) + "' was not resolved");
+    SPARFUSE_THROW(kInternal, "option '", name, "' was not resolved");
   }
   return std::get<T>(it->second);
 }
@@ -79,22 +91,6 @@ std::string ToString(const OptionValue& value) {
   return text.str();
 }
 
-namespace {
-
-// The shortest known name that begins with `name`; "" if there is none, or if `name` is short.
-std::string Completed(std::string_view name, std::span<const std::string> known) {
-  constexpr std::size_t kLeast = 4;  // fewer letters say too little
-  std::string shortest;
-  if (name.size() < kLeast) return shortest;
-  for (const auto& candidate : known) {
-    if (!candidate.starts_with(name)) continue;
-    if (shortest.empty() || candidate.size() < shortest.size()) shortest = candidate;
-  }
-  return shortest;
-}
-
-}  // namespace
-
 std::string NearestName(std::string_view name, std::span<const std::string> known) {
   std::size_t best = std::max<std::size_t>(2, name.size() / 3) + 1;
   std::string nearest;
@@ -116,7 +112,7 @@ std::string Suggestion(std::string_view name, std::span<const std::string> known
   std::string text = "; known:";
   const std::size_t shown = std::min(kShown, known.size());
   for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? " " : ", ") + known[i];
-  if (shown < known.size()) text += " and " + std::to_string(known.size() - shown) + " more";
+  if (shown < known.size()) text += Concat(" and ", known.size() - shown, " more");
   return text;
 }
 
@@ -125,13 +121,11 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
   Options resolved;
   for (const auto& spec : specs) resolved[spec.name] = spec.fallback;
   for (const auto& [key, value] : given) {
-    const auto spec = std::find_if(specs.begin(), specs.end(),
-                                   [&](const OptionSpec& s) { return s.name == key; });
+    const auto spec = std::ranges::find(specs, key, &OptionSpec::name);
     if (spec == specs.end()) {
       std::vector<std::string> known;
       for (const auto& s : specs) known.push_back(s.name);
-      SPARFUSE_THROW(kConfig, std::string(owner) + ": unknown option \"" + key + "\"" +
-                                  Suggestion(key, known));
+      SPARFUSE_THROW(kConfig, owner, ": unknown option \"", key, "\"", Suggestion(key, known));
     }
     const std::string where = std::string(owner) + ": " + key;
     OptionValue accepted = value;
@@ -140,8 +134,8 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
       accepted = static_cast<double>(std::get<std::int64_t>(value));
     }
     if (accepted.index() != spec->fallback.index()) {
-      SPARFUSE_THROW(kConfig,
-                     where + " = " + ToString(value) + ": expected " + TypeName(spec->fallback));
+      SPARFUSE_THROW(kConfig, where, " = ", ToString(value), ": expected ",
+                     TypeName(spec->fallback));
     }
     if (const auto* d = std::get_if<double>(&accepted)) CheckRange(where, *spec, *d);
     if (const auto* i = std::get_if<std::int64_t>(&accepted)) {
@@ -149,8 +143,8 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
     }
     const auto* s = std::get_if<std::string>(&accepted);
     if (s && !spec->choices.empty() && !(spec->or_outside && IsOutsidePart(*s))) {
-      if (std::find(spec->choices.begin(), spec->choices.end(), *s) == spec->choices.end()) {
-        SPARFUSE_THROW(kConfig, where + " = \"" + *s + "\"" + Suggestion(*s, spec->choices));
+      if (std::ranges::find(spec->choices, *s) == spec->choices.end()) {
+        SPARFUSE_THROW(kConfig, where, " = \"", *s, "\"", Suggestion(*s, spec->choices));
       }
     }
     resolved[key] = accepted;

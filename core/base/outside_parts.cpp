@@ -26,9 +26,8 @@ OutsideName ParseOutsideName(std::string_view kind, std::string_view name) {
   };
   if (!IsOutsidePart(name) || parsed.part.empty() || (parsed.file.empty() && parsed.hash.empty()) ||
       !std::ranges::all_of(parsed.part, in_name)) {
-    SPARFUSE_THROW(kConfig, std::string(kind) + " \"" + std::string(name) + "\": expected \"" +
-                                (library ? "library:FILE.so:NAME" : "python:FILE.py:ClassName") +
-                                "\"");
+    SPARFUSE_THROW(kConfig, kind, " \"", name, "\": expected \"",
+                   (library ? "library:FILE.so:NAME" : "python:FILE.py:ClassName"), "\"");
   }
   return parsed;
 }

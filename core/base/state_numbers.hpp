@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,17 +42,15 @@ class StateNumbers {
 
   // After reading: throws Error{kConfig} if numbers are left.
   void RequireEnd() const {
-    SPARFUSE_REQUIRE(!reads_ || next_ == numbers_.size(),
-                     "a kept state has " + std::to_string(numbers_.size()) + " numbers; expected " +
-                         std::to_string(next_));
+    SPARFUSE_REQUIRE(!reads_ || next_ == numbers_.size(), "a kept state has ", numbers_.size(),
+                     " numbers; expected ", next_);
   }
   std::vector<double> Take() { return std::move(numbers_); }
 
  private:
   void Require(std::size_t more) const {
-    SPARFUSE_REQUIRE(more <= numbers_.size() - next_,
-                     "a kept state has " + std::to_string(numbers_.size()) +
-                         " numbers; expected more: it is of another method or version");
+    SPARFUSE_REQUIRE(more <= numbers_.size() - next_, "a kept state has ", numbers_.size(),
+                     " numbers; expected more: it is of another method or version");
   }
 
   bool reads_ = false;

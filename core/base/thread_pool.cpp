@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <exception>
-#include <string>
 #include <system_error>
 
 #include "core/base/error.hpp"
@@ -19,19 +18,17 @@ struct ThreadPool::Job {
 };
 
 ThreadPool::ThreadPool(int threads) {
-  SPARFUSE_REQUIRE(threads >= 1 && threads <= kMostThreads, "a pool of " + std::to_string(threads) +
-                                                                " threads: expected 1 to " +
-                                                                std::to_string(kMostThreads));
+  SPARFUSE_REQUIRE(threads >= 1 && threads <= kMostThreads, "a pool of ", threads,
+                   " threads: expected 1 to ", kMostThreads);
   workers_.reserve(static_cast<std::size_t>(threads));
   for (int worker = 1; worker < threads; ++worker) {
     try {
       workers_.emplace_back([this, worker] { Work(worker); });
     } catch (const std::system_error& error) {
       Stop();  // an unjoined thread would end the process
-      SPARFUSE_THROW(kUnsupported, "a pool of " + std::to_string(threads) +
-                                       " threads: " + std::to_string(worker) +
-                                       " run and no other can be started (" + error.what() +
-                                       "): expected at most " + std::to_string(worker));
+      SPARFUSE_THROW(kUnsupported, "a pool of ", threads, " threads: ", worker,
+                     " run and no other can be started (", error.what(), "): expected at most ",
+                     worker);
     }
   }
 }

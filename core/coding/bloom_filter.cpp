@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <string>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
@@ -28,9 +27,8 @@ BloomShape BloomShapeOf(std::size_t count, std::size_t n, double rate) {
   const double halvings = -std::log2(RateOf(count, n, rate));
   const double bits = std::ceil(halvings * static_cast<double>(count) / std::numbers::ln2);
   if (bits > std::numeric_limits<std::uint32_t>::max()) {
-    SPARFUSE_THROW(kUnsupported, "a Bloom filter of " + std::to_string(count) + " of " +
-                                     std::to_string(n) + " indices has " + std::to_string(bits) +
-                                     " bits; expected below 2^32");
+    SPARFUSE_THROW(kUnsupported, "a Bloom filter of ", count, " of ", n, " indices has ", bits,
+                   " bits; expected below 2^32");
   }
   return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(std::ceil(halvings))};
 }

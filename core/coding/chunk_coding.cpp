@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -22,8 +21,7 @@ constexpr std::size_t BitBytes(std::size_t count, unsigned width) {
 }
 
 // Writes BitBytes: value(i) in `width` bits, at most 16.
-template <class Value>
-std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const Value& value) {
+std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const auto& value) {
   std::uint32_t waiting = 0;
   unsigned bits = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -36,9 +34,8 @@ std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const Valu
 }
 
 // Calls take(i, value) for each value. Throws if the padding of the last byte is not zero.
-template <class Take>
 void UnpackBits(std::span<const std::byte> from, std::size_t count, unsigned width,
-                const std::string& what, const Take& take) {
+                const std::string& what, const auto& take) {
   std::uint32_t waiting = 0;
   unsigned bits = 0;
   auto byte = from.begin();
@@ -48,7 +45,7 @@ void UnpackBits(std::span<const std::byte> from, std::size_t count, unsigned wid
     waiting >>= width;
     bits -= width;
   }
-  if (waiting != 0) MalformedPayload("bits after the " + what + " are set; expected zeros");
+  if (waiting != 0) MalformedPayload("bits after the ", what, " are set; expected zeros");
 }
 
 std::size_t ChunksOf(PayloadCoding coding, std::size_t n) {
@@ -70,9 +67,8 @@ std::size_t BytesOfValues(PayloadCoding coding, std::size_t count, std::size_t n
 }
 
 // Calls body(begin, end) for the elements with levels of their own: of each chunk, or all.
-template <class Body>
 void ForScopes(PayloadCoding coding, std::span<const std::uint32_t> indices, std::size_t n,
-               const Body& body) {
+               const auto& body) {
   if (!coding.codes_by_chunk) return body(0, indices.size());
   std::size_t begin = 0;
   for (std::size_t c = 0; c < ChunksOf(coding, n); ++c) {
@@ -137,7 +133,7 @@ void ReadChunkValues(PayloadCoding coding, std::span<const std::byte> from,
     for (std::size_t code = 0; code < levels.size(); ++code) {
       if (std::isfinite(levels[code]) && (begin < end || levels[code] == 0)) continue;
       const auto number = static_cast<std::size_t>(next - from.data() - at) / sizeof(float) + code;
-      MalformedPayload("level " + std::to_string(number) +
+      MalformedPayload("level ", number,
                        (begin < end ? " is not finite" : " is of no element, and is not 0"));
     }
     for (std::size_t i = begin; i < end; ++i) values[i] = levels[codes[i]];
@@ -186,10 +182,8 @@ std::size_t EncodeChunks(PayloadCoding coding, std::span<const std::uint32_t> in
   assert(indices.size() == values.size() && (residual.empty() || residual.size() == n));
   const std::size_t bytes = ChunkCodedBytes(coding, indices.size(), n);
   if (out.size() < bytes) {
-    SPARFUSE_THROW(kInternal, "a selection of " + std::to_string(indices.size()) + " of " +
-                                  std::to_string(n) + " elements in chunks has room for " +
-                                  std::to_string(out.size()) + " bytes; expected " +
-                                  std::to_string(bytes));
+    SPARFUSE_THROW(kInternal, "a selection of ", indices.size(), " of ", n,
+                   " elements in chunks has room for ", out.size(), " bytes; expected ", bytes);
   }
   std::byte* to = out.data();
   std::size_t begin = 0;
@@ -200,9 +194,8 @@ std::size_t EncodeChunks(PayloadCoding coding, std::span<const std::uint32_t> in
     if (coding.density == 0) {
       to = StoreBytes(to, static_cast<std::uint16_t>(end - begin));
     } else if (end - begin != KeptCount(size, coding.density)) {
-      SPARFUSE_THROW(kInternal, std::to_string(end - begin) + " elements are selected of chunk " +
-                                    std::to_string(c) + "; expected " +
-                                    std::to_string(KeptCount(size, coding.density)));
+      SPARFUSE_THROW(kInternal, end - begin, " elements are selected of chunk ", c, "; expected ",
+                     KeptCount(size, coding.density));
     }
     begin = end;
   }
@@ -220,8 +213,7 @@ DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> b
   const std::size_t count_bytes = BytesOfCounts(coding, n);
   const auto require = [&](std::size_t expected) {
     if (bytes.size() >= expected) return;
-    MalformedPayload(std::to_string(bytes.size()) + " bytes; expected at least " +
-                     std::to_string(expected));
+    MalformedPayload(bytes.size(), " bytes; expected at least ", expected);
   };
   require(count_bytes);
   const auto count_of = [&](std::size_t c) -> std::size_t {
@@ -232,13 +224,11 @@ DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> b
   for (std::size_t c = 0; c < chunks; ++c) {
     const std::size_t size = SizeOfChunk(coding, c, n);
     if (count_of(c) > size) {
-      MalformedPayload("chunk " + std::to_string(c) + " has " + std::to_string(count_of(c)) +
-                       " elements; expected at most " + std::to_string(size));
+      MalformedPayload("chunk ", c, " has ", count_of(c), " elements; expected at most ", size);
     }
     count += count_of(c);
     if (count > indices.size()) {
-      MalformedPayload(std::to_string(count) + " elements; expected at most " +
-                       std::to_string(indices.size()));
+      MalformedPayload(count, " elements; expected at most ", indices.size());
     }
   }
   const std::size_t total = ChunkCodedBytes(coding, count, n);
@@ -255,9 +245,8 @@ DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> b
     const auto of_chunk = indices.subspan(at, count_of(c));
     for (std::size_t i = 0; i < of_chunk.size(); ++i) {
       if (of_chunk[i] >= size || (i > 0 && of_chunk[i] <= of_chunk[i - 1])) {
-        MalformedPayload("index " + std::to_string(i) + " of chunk " + std::to_string(c) + " is " +
-                         std::to_string(of_chunk[i]) + "; expected increasing indices below " +
-                         std::to_string(size));
+        MalformedPayload("index ", i, " of chunk ", c, " is ", of_chunk[i],
+                         "; expected increasing indices below ", size);
       }
     }
     for (std::uint32_t& index : of_chunk) index += static_cast<std::uint32_t>(c * coding.chunk);

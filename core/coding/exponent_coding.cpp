@@ -6,7 +6,6 @@
 #include <cassert>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/coding/payload_coding.hpp"
@@ -89,8 +88,9 @@ std::size_t EncodeBlock(std::span<const float> values, std::byte* out) {
   return form.Bytes(values.size());
 }
 
-[[noreturn]] void Refuse(const char* what, const std::string& why) {
-  SPARFUSE_THROW(kComm, std::string(what) + ": " + why);
+template <class... Parts>
+[[noreturn]] void Refuse(const char* what, const Parts&... why) {
+  SPARFUSE_THROW(kComm, what, ": ", why...);
 }
 
 // Returns the number of bytes read.
@@ -99,16 +99,13 @@ std::size_t DecodeBlock(std::span<const std::byte> bytes, std::span<float> value
   const std::size_t n = values.size();
   const auto require = [&](std::size_t expected) {
     if (bytes.size() >= expected) return;
-    Refuse(what, std::to_string(bytes.size()) + " bytes of a block of " + std::to_string(n) +
-                     " values: expected at least " + std::to_string(expected));
+    Refuse(what, bytes.size(), " bytes of a block of ", n, " values: expected at least ", expected);
   };
   require(kHeaderBytes);
   const Form form{LoadBytes<std::uint8_t>(bytes.data()), LoadBytes<std::uint8_t>(bytes.data() + 1),
                   LoadBytes<std::uint16_t>(bytes.data() + 2)};
   if (form.width > 8 || form.escaped > n) {
-    Refuse(what, "codes of " + std::to_string(form.width) + " bits, " +
-                     std::to_string(form.escaped) + " of " + std::to_string(n) +
-                     " exponents escaped");
+    Refuse(what, "codes of ", form.width, " bits, ", form.escaped, " of ", n, " exponents escaped");
   }
   require(form.Bytes(n));
   const std::byte* mantissas = bytes.data() + kHeaderBytes;
@@ -177,8 +174,7 @@ void DecodeExponents(std::span<const std::byte> bytes, std::span<float> values, 
     read += DecodeBlock(bytes.subspan(read), block, what);
   }
   if (read != bytes.size()) {
-    Refuse(what, std::to_string(bytes.size()) + " bytes for " + std::to_string(values.size()) +
-                     " values: expected " + std::to_string(read));
+    Refuse(what, bytes.size(), " bytes for ", values.size(), " values: expected ", read);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <string>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
@@ -32,9 +31,8 @@ std::byte* EncodeGaps(std::span<const std::uint32_t> indices, std::byte* to) {
     } else {
       // A step back would exceed the room of EncodedBytesBound.
       if (index < previous) {
-        SPARFUSE_THROW(kInternal, "a sparse payload has index " + std::to_string(index) +
-                                      " after " + std::to_string(previous) +
-                                      "; expected increasing indices");
+        SPARFUSE_THROW(kInternal, "a sparse payload has index ", index, " after ", previous,
+                       "; expected increasing indices");
       }
       to = StoreBytes(StoreBytes(to, static_cast<std::uint16_t>(kEscape)), gap);
     }
@@ -71,8 +69,7 @@ const std::byte* DecodeGaps(const std::byte* from, const std::byte* end,
       }
     }
     const auto truncated = [&] {
-      MalformedPayload("it ends within index " + std::to_string(i) + " of " +
-                       std::to_string(indices.size()));
+      MalformedPayload("it ends within index ", i, " of ", indices.size());
     };
     if (end - from < 2) truncated();
     std::uint32_t gap = LoadBytes<std::uint16_t>(from);
@@ -82,23 +79,21 @@ const std::byte* DecodeGaps(const std::byte* from, const std::byte* end,
       gap = LoadBytes<std::uint32_t>(from);
       from += 4;
       if (gap < kEscape) {
-        MalformedPayload("an escaped gap of " + std::to_string(gap) + " before index " +
-                         std::to_string(i) + "; expected at least " + std::to_string(kEscape));
+        MalformedPayload("an escaped gap of ", gap, " before index ", i, "; expected at least ",
+                         kEscape);
       }
     }
     if (gap == 0 && i > 0) {
-      MalformedPayload("index " + std::to_string(i) + " repeats " + std::to_string(index) +
-                       "; expected increasing indices");
+      MalformedPayload("index ", i, " repeats ", index, "; expected increasing indices");
     }
     index += gap;
     indices[i++] = static_cast<std::uint32_t>(index);
     if (index > 0xffffffffu) {
-      MalformedPayload("index " + std::to_string(i - 1) + " is " + std::to_string(index) +
-                       "; expected 32 bits");
+      MalformedPayload("index ", i - 1, " is ", index, "; expected 32 bits");
     }
   }
   // The fast steps do not check: as gaps are positive, the last index is the largest.
-  if (index > 0xffffffffu) MalformedPayload("the last index is " + std::to_string(index));
+  if (index > 0xffffffffu) MalformedPayload("the last index is ", index);
   return from;
 }
 
@@ -113,8 +108,7 @@ void DecodeIndices(const std::byte* from, std::span<std::uint32_t> indices) {
     if (!ascending) {
       std::size_t i = begin == 0 ? 1 : begin;
       while (indices[i] > indices[i - 1]) ++i;
-      MalformedPayload("index " + std::to_string(i) + " is " + std::to_string(indices[i]) +
-                       " after " + std::to_string(indices[i - 1]) +
+      MalformedPayload("index ", i, " is ", indices[i], " after ", indices[i - 1],
                        "; expected increasing indices");
     }
     previous = to[size - 1];
@@ -133,11 +127,15 @@ double ExpectedEscapes(double count, double n) {
   return places * std::exp(log_choose(places, count - 1) - log_choose(n, count));
 }
 
-}  // namespace
-
-[[noreturn]] void MalformedPayload(const std::string& what) {
-  SPARFUSE_THROW(kComm, "malformed sparse payload: " + what);
+gpu::CodedLayout LayoutOf(PayloadCoding coding) {
+  return {coding.values == ValueCoding::kF16, coding.indices == IndexCoding::kDelta};
 }
+
+std::size_t Blocks(std::size_t size, std::size_t per_block) {
+  return (size + per_block - 1) / per_block;
+}
+
+}  // namespace
 
 std::byte* StoreHeader(std::byte* to, PayloadHeader header) {
   for (const std::uint8_t part : kMagic) to = StoreBytes(to, part);
@@ -146,20 +144,17 @@ std::byte* StoreHeader(std::byte* to, PayloadHeader header) {
 
 PayloadHeader ReadHeader(std::span<const std::byte> bytes, std::uint8_t most_flags) {
   if (bytes.size() < kPayloadHeaderBytes) {
-    MalformedPayload(std::to_string(bytes.size()) + " bytes; expected a header of " +
-                     std::to_string(kPayloadHeaderBytes));
+    MalformedPayload(bytes.size(), " bytes; expected a header of ", kPayloadHeaderBytes);
   }
   for (std::size_t i = 0; i < kMagic.size(); ++i) {
     const auto found = std::to_integer<std::uint8_t>(bytes[i]);
     if (found != kMagic[i]) {
-      MalformedPayload("byte " + std::to_string(i) + " of the header is " + std::to_string(found) +
-                       "; expected " + std::to_string(kMagic[i]));
+      MalformedPayload("byte ", i, " of the header is ", found, "; expected ", kMagic[i]);
     }
   }
   const auto flags = std::to_integer<std::uint8_t>(bytes[kMagic.size()]);
   if (flags > most_flags) {
-    MalformedPayload("flags " + std::to_string(flags) + "; expected at most " +
-                     std::to_string(most_flags));
+    MalformedPayload("flags ", flags, "; expected at most ", most_flags);
   }
   return {flags, LoadBytes<std::uint32_t>(bytes.data() + 4)};
 }
@@ -192,8 +187,8 @@ void ReadValues(ValueCoding coding, std::span<const std::byte> payload, std::siz
   const std::size_t bytes = ValueBytes(coding, values.size());
   for (std::size_t i = coding == ValueCoding::kF32 ? bytes : values.size() * 2; i < bytes; ++i) {
     if (from[i] == std::byte{0}) continue;
-    MalformedPayload("byte " + std::to_string(begin + i) + ", between values and indices, is " +
-                     std::to_string(std::to_integer<int>(from[i])) + "; expected 0");
+    MalformedPayload("byte ", begin + i, ", between values and indices, is ",
+                     std::to_integer<int>(from[i]), "; expected 0");
   }
   const SelectKernels& select = SelectKernelsFor(ActiveIsa());
   const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
@@ -214,7 +209,7 @@ void ReadValues(ValueCoding coding, std::span<const std::byte> payload, std::siz
     };
     std::size_t i = 0;
     while (i + 1 < size && finite(i)) ++i;
-    MalformedPayload("value " + std::to_string(at + i) + " is not finite");
+    MalformedPayload("value ", at + i, " is not finite");
   }
 }
 
@@ -260,10 +255,8 @@ std::size_t EncodePayload(PayloadCoding coding, const SparsePayload& payload, st
   assert(payload.values.size() == count);
   assert(count == 0 || payload.indices.back() < n);
   if (out.size() < EncodedBytesBound(coding, count, n)) {
-    SPARFUSE_THROW(kInternal, "a sparse payload of " + std::to_string(count) + " elements of " +
-                                  std::to_string(n) + " has room for " +
-                                  std::to_string(out.size()) + " bytes; expected " +
-                                  std::to_string(EncodedBytesBound(coding, count, n)));
+    SPARFUSE_THROW(kInternal, "a sparse payload of ", count, " elements of ", n, " has room for ",
+                   out.size(), " bytes; expected ", EncodedBytesBound(coding, count, n));
   }
   std::byte* to = StoreHeader(
       out.data(),
@@ -293,8 +286,7 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
   const PayloadCoding coding = CodingOf(bytes);
   const std::size_t count = LoadBytes<std::uint32_t>(bytes.data() + 4);
   if (count > indices.size()) {
-    MalformedPayload(std::to_string(count) + " elements; expected at most " +
-                     std::to_string(indices.size()));
+    MalformedPayload(count, " elements; expected at most ", indices.size());
   }
   indices = indices.first(count);
   values = values.first(count);
@@ -305,8 +297,8 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
   const std::size_t least =
       kPayloadHeaderBytes + value_bytes + count * (coding.indices == IndexCoding::kU32 ? 4 : 2);
   const auto wrong_length = [&](std::size_t expected, const char* relation) {
-    MalformedPayload(std::to_string(bytes.size()) + " bytes for " + std::to_string(count) +
-                     " elements; expected " + relation + std::to_string(expected));
+    MalformedPayload(bytes.size(), " bytes for ", count, " elements; expected ", relation,
+                     expected);
   };
   if (bytes.size() < least) wrong_length(least, "at least ");
   if (coding.indices == IndexCoding::kU32 && bytes.size() != least) wrong_length(least, "");
@@ -319,23 +311,10 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
     if (read != end) wrong_length(static_cast<std::size_t>(read - bytes.data()), "");
   }
   if (count > 0 && indices.back() >= n) {
-    MalformedPayload("the last index is " + std::to_string(indices.back()) +
-                     "; expected one below " + std::to_string(n));
+    MalformedPayload("the last index is ", indices.back(), "; expected one below ", n);
   }
   return {indices, values};
 }
-
-namespace {
-
-gpu::CodedLayout LayoutOf(PayloadCoding coding) {
-  return {coding.values == ValueCoding::kF16, coding.indices == IndexCoding::kDelta};
-}
-
-std::size_t Blocks(std::size_t size, std::size_t per_block) {
-  return (size + per_block - 1) / per_block;
-}
-
-}  // namespace
 
 void RoundToCodingOnDevice(const Stream& stream, PayloadCoding coding, const DeviceSlot& slot,
                            DeviceSpan<float> residual) {
@@ -351,10 +330,9 @@ void EncodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace, Pay
                            const DevicePayload& payload, std::size_t n, DeviceSpan<std::byte> out,
                            std::uint32_t* out_bytes) {
   if (out.size < EncodedBytesBound(coding, payload.count, n)) {
-    SPARFUSE_THROW(kInternal, "a sparse payload of up to " + std::to_string(payload.count) +
-                                  " elements of " + std::to_string(n) + " has room for " +
-                                  std::to_string(out.size) + " bytes; expected " +
-                                  std::to_string(EncodedBytesBound(coding, payload.count, n)));
+    SPARFUSE_THROW(kInternal, "a sparse payload of up to ", payload.count, " elements of ", n,
+                   " has room for ", out.size, " bytes; expected ",
+                   EncodedBytesBound(coding, payload.count, n));
   }
   using Kernel = gpu::EncodeElements;
   const gpu::EncodeSource source{payload.indices, payload.values,

@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 
+#include "core/base/error.hpp"
 #include "core/device/device.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/payload/payload.hpp"
@@ -107,7 +107,10 @@ struct PayloadHeader {
 };
 
 // Throws Error{kComm}.
-[[noreturn]] void MalformedPayload(const std::string& what);
+template <class... Parts>
+[[noreturn]] void MalformedPayload(const Parts&... what) {
+  SPARFUSE_THROW(kComm, "malformed sparse payload: ", what...);
+}
 
 template <class T>
 T LoadBytes(const std::byte* from) {
@@ -117,8 +120,7 @@ T LoadBytes(const std::byte* from) {
 }
 
 // Writes the bytes of `value`; returns the position after them.
-template <class T>
-std::byte* StoreBytes(std::byte* to, T value) {
+std::byte* StoreBytes(std::byte* to, auto value) {
   std::memcpy(to, &value, sizeof value);
   return to + sizeof value;
 }

@@ -43,18 +43,15 @@ SPARFUSE_DEVICE std::uint32_t CountOf(std::uint32_t count, const std::uint32_t* 
 }
 
 struct RoundToHalves {
-  static constexpr const char* kName = "RoundToHalves";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerBlock = kThreads;
-  using Shared = NoShared;
   const std::uint32_t* indices;
   float* values;
   const SlotReport* report;
   std::uint32_t capacity;
   float* residual;  // or null
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t count = CountOf(capacity, &report->count);
     const std::uint64_t step = std::uint64_t{block.blocks()} * kPerBlock;
     for (std::uint64_t i = std::uint64_t{block.block()} * kPerBlock + block.thread(); i < count;
@@ -82,15 +79,12 @@ struct EncodeSource {
 };
 
 struct CountEscapes {
-  static constexpr const char* kName = "CountEscapes";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerBlock = kThreads * kCodingPerThread;
-  using Shared = NoShared;
   EncodeSource source;
   std::uint32_t* escapes;  // [blocks]
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t count = CountOf(source.capacity, source.count_word);
     if (std::uint64_t{block.block()} * kPerBlock >= count) return;
     std::uint32_t own = 0;
@@ -104,10 +98,8 @@ struct CountEscapes {
 };
 
 struct EncodeElements {
-  static constexpr const char* kName = "EncodeElements";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerBlock = kThreads * kCodingPerThread;
-  using Shared = NoShared;
   EncodeSource source;
   CodedLayout layout;
   const std::uint32_t* escapes;  // of delta indices
@@ -115,8 +107,7 @@ struct EncodeElements {
   std::uint64_t room;
   std::uint32_t* out_bytes;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t count = CountOf(source.capacity, source.count_word);
     const bool first = block.block() == 0 && block.thread() == 0;
     if (first) {
@@ -154,8 +145,7 @@ struct EncodeElements {
                                       std::uint64_t{escaped} * 4);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void EncodeGaps(Block& block, std::uint32_t begin, std::uint32_t count) const {
+  SPARFUSE_DEVICE void EncodeGaps(auto& block, std::uint32_t begin, std::uint32_t count) const {
     std::uint32_t before = 0;
     for (std::uint32_t b = block.thread(); b < block.block(); b += kThreads) before += escapes[b];
     before = block.Sum(before);
@@ -306,7 +296,6 @@ SPARFUSE_DEVICE Transition ComposeBefore(Block& block, TransitionShared<Block::k
 
 // Decodes header, values and u32 indices; with delta indices, sums the tiles.
 struct DecodeElements {
-  static constexpr const char* kName = "DecodeElements";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerBlock = kThreads * kCodingPerThread;
   using Shared = TransitionShared<kThreads / kWarp>;
@@ -320,8 +309,7 @@ struct DecodeElements {
   std::uint32_t rank;
   std::uint64_t* fault;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     std::uint32_t count = 0;
     const bool first = block.block() == 0 && block.thread() == 0;
     if (!payload.Read(capacity, &count)) {
@@ -362,8 +350,7 @@ struct DecodeElements {
   }
 
  private:
-  template <class Block>
-  SPARFUSE_DEVICE void SumTile(Block& block, Shared& shared, std::uint32_t count) const {
+  SPARFUSE_DEVICE void SumTile(auto& block, Shared& shared, std::uint32_t count) const {
     OwnWords own;
     own.Load(payload.Words(count),
              std::uint64_t{block.block()} * kPerBlock + block.thread() * kCodingPerThread,
@@ -390,7 +377,6 @@ struct DecodeElements {
 
 // One block. Computes the start of every tile, and checks the payload's length against the count.
 struct ChainTiles {
-  static constexpr const char* kName = "ChainTiles";
   static constexpr int kThreads = 256;
   struct Shared {
     GapTile tiles[kThreads];
@@ -403,8 +389,7 @@ struct ChainTiles {
   std::uint32_t rank;
   std::uint64_t* fault;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::uint32_t count = *count_word;
     if (count == 0) return;
     constexpr std::uint32_t kTile = DecodeElements::kPerBlock;
@@ -435,7 +420,6 @@ struct ChainTiles {
 };
 
 struct WriteIndices {
-  static constexpr const char* kName = "WriteIndices";
   static constexpr int kThreads = DecodeElements::kThreads;
   static constexpr std::uint32_t kPerBlock = DecodeElements::kPerBlock;
   using Shared = TransitionShared<kThreads / kWarp>;
@@ -447,8 +431,7 @@ struct WriteIndices {
   std::uint32_t rank;
   std::uint64_t* fault;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::uint32_t count = *count_word;
     if (count == 0) return;
     const std::uint64_t words = payload.WordCount(count);

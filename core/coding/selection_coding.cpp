@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -42,6 +41,94 @@ std::vector<std::size_t> TowardsZero(std::size_t count) {
 double PositionOf(std::size_t j, std::size_t length) {
   if (length == 1) return 0;
   return -1 + 2 * static_cast<double>(j) / static_cast<double>(length - 1);
+}
+
+std::uint8_t FlagsOf(PayloadCoding coding) {
+  int flags = 0;
+  if (coding.values == ValueCoding::kF16) flags |= kFlagF16;
+  if (coding.values == ValueCoding::kFitted) flags |= kFlagFitted;
+  if (coding.indices == IndexCoding::kBloom) {
+    flags |= kFlagBloom;
+    if (coding.policy == BloomPolicy::kRandom) flags |= kFlagPermuted;
+  }
+  return static_cast<std::uint8_t>(flags);
+}
+
+// The key increases as the value decreases. Equal values order by place, the lower half.
+std::uint64_t DescendingKey(float value, std::uint32_t place) {
+  const auto bits = std::bit_cast<std::uint32_t>(value == 0 ? 0.0f : value);
+  const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+  return std::uint64_t{~ascending} << 32 | place;
+}
+std::uint32_t PlaceOf(std::uint64_t key) { return static_cast<std::uint32_t>(key); }
+
+constexpr std::size_t kFilterHeaderBytes = 8;
+
+// For `count` >= 1 ranks of fitted values: the bits of each, the bytes of all.
+std::size_t RankBits(std::size_t count) { return std::bit_width(count - 1); }
+std::size_t RankBytes(std::size_t count) { return (count * RankBits(count) + 31) / 32 * 4; }
+
+std::byte* StoreRanks(std::span<const std::uint32_t> ranks, std::byte* to) {
+  const std::size_t width = RankBits(ranks.size());
+  std::byte* const end = to + RankBytes(ranks.size());
+  std::uint64_t waiting = 0;
+  std::size_t bits = 0;
+  for (const std::uint32_t rank : ranks) {
+    waiting |= std::uint64_t{rank} << bits;
+    bits += width;
+    if (bits < 32) continue;
+    to = StoreBytes(to, static_cast<std::uint32_t>(waiting));
+    waiting >>= 32;
+    bits -= 32;
+  }
+  if (to < end) StoreBytes(to, static_cast<std::uint32_t>(waiting));
+  return end;
+}
+
+// Reads a payload part by part.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes), at_(kPayloadHeaderBytes) {}
+
+  std::size_t at() const { return at_; }
+  const std::byte* Take(std::size_t size, const char* what) {
+    if (bytes_.size() - at_ < size) {
+      MalformedPayload("it ends after ", bytes_.size(), " bytes, within its ", what,
+                       "; expected at least ", at_ + size);
+    }
+    at_ += size;
+    return bytes_.data() + at_ - size;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t at_;
+};
+
+// values[i] becomes restored[rank i].
+void ReadRanks(const std::byte* from, std::span<const float> restored, std::span<float> values,
+               std::vector<std::uint32_t>& seen) {
+  const std::size_t count = values.size();
+  const std::size_t width = RankBits(count);
+  seen.assign((count + 31) / 32, 0);
+  std::uint64_t waiting = 0;
+  std::size_t bits = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bits < width) {
+      waiting |= std::uint64_t{LoadBytes<std::uint32_t>(from)} << bits;
+      from += sizeof(std::uint32_t);
+      bits += 32;
+    }
+    const auto rank = static_cast<std::uint32_t>(waiting & ((std::uint64_t{1} << width) - 1));
+    waiting >>= width;
+    bits -= width;
+    if (rank >= count || (seen[rank / 32] >> rank % 32 & 1) != 0) {
+      MalformedPayload("rank ", i, " is ", rank, "; expected each of 0 to ", count - 1, " once");
+    }
+    seen[rank / 32] |= std::uint32_t{1} << rank % 32;
+    values[i] = restored[rank];
+  }
+  if (waiting != 0) MalformedPayload("bits after the ranks are set; expected zeros");
 }
 
 }  // namespace
@@ -99,93 +186,6 @@ void Restore(const FitPolynomial& polynomial, std::span<float> values) {
     values[j] = static_cast<float>(std::clamp(sum, -kMost, kMost));
   }
 }
-
-namespace {
-
-std::uint8_t FlagsOf(PayloadCoding coding) {
-  int flags = 0;
-  if (coding.values == ValueCoding::kF16) flags |= kFlagF16;
-  if (coding.values == ValueCoding::kFitted) flags |= kFlagFitted;
-  if (coding.indices == IndexCoding::kBloom) {
-    flags |= kFlagBloom;
-    if (coding.policy == BloomPolicy::kRandom) flags |= kFlagPermuted;
-  }
-  return static_cast<std::uint8_t>(flags);
-}
-
-// The key increases as the value decreases. Equal values order by place, the lower half.
-std::uint64_t DescendingKey(float value, std::uint32_t place) {
-  const auto bits = std::bit_cast<std::uint32_t>(value == 0 ? 0.0f : value);
-  const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-  return std::uint64_t{~ascending} << 32 | place;
-}
-std::uint32_t PlaceOf(std::uint64_t key) { return static_cast<std::uint32_t>(key); }
-
-std::byte* StoreRanks(std::span<const std::uint32_t> ranks, std::byte* to) {
-  const std::size_t width = RankBits(ranks.size());
-  std::byte* const end = to + RankBytes(ranks.size());
-  std::uint64_t waiting = 0;
-  std::size_t bits = 0;
-  for (const std::uint32_t rank : ranks) {
-    waiting |= std::uint64_t{rank} << bits;
-    bits += width;
-    if (bits < 32) continue;
-    to = StoreBytes(to, static_cast<std::uint32_t>(waiting));
-    waiting >>= 32;
-    bits -= 32;
-  }
-  if (to < end) StoreBytes(to, static_cast<std::uint32_t>(waiting));
-  return end;
-}
-
-// Reads a payload part by part.
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes), at_(kPayloadHeaderBytes) {}
-
-  std::size_t at() const { return at_; }
-  const std::byte* Take(std::size_t size, const char* what) {
-    if (bytes_.size() - at_ < size) {
-      MalformedPayload("it ends after " + std::to_string(bytes_.size()) + " bytes, within its " +
-                       what + "; expected at least " + std::to_string(at_ + size));
-    }
-    at_ += size;
-    return bytes_.data() + at_ - size;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  std::size_t at_;
-};
-
-// values[i] becomes restored[rank i].
-void ReadRanks(const std::byte* from, std::span<const float> restored, std::span<float> values,
-               std::vector<std::uint32_t>& seen) {
-  const std::size_t count = values.size();
-  const std::size_t width = RankBits(count);
-  seen.assign((count + 31) / 32, 0);
-  std::uint64_t waiting = 0;
-  std::size_t bits = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (bits < width) {
-      waiting |= std::uint64_t{LoadBytes<std::uint32_t>(from)} << bits;
-      from += sizeof(std::uint32_t);
-      bits += 32;
-    }
-    const auto rank = static_cast<std::uint32_t>(waiting & ((std::uint64_t{1} << width) - 1));
-    waiting >>= width;
-    bits -= width;
-    if (rank >= count || (seen[rank / 32] >> rank % 32 & 1) != 0) {
-      MalformedPayload("rank " + std::to_string(i) + " is " + std::to_string(rank) +
-                       "; expected each of 0 to " + std::to_string(count - 1) + " once");
-    }
-    seen[rank / 32] |= std::uint32_t{1} << rank % 32;
-    values[i] = restored[rank];
-  }
-  if (waiting != 0) MalformedPayload("bits after the ranks are set; expected zeros");
-}
-
-}  // namespace
 
 // --- encoding
 
@@ -274,10 +274,9 @@ std::size_t SelectionCoder::Encode(const PayloadCoding& coding, std::span<const 
   const std::size_t n = source.size();
   const PayloadCoding as = SelectionCodingOf(coding, n);
   if (out.size() < SelectionBytesBound(coding, slot.capacity, n)) {
-    SPARFUSE_THROW(kInternal, "a coded selection of up to " + std::to_string(slot.capacity) +
-                                  " of " + std::to_string(n) + " elements has room for " +
-                                  std::to_string(out.size()) + " bytes; expected " +
-                                  std::to_string(SelectionBytesBound(coding, slot.capacity, n)));
+    SPARFUSE_THROW(kInternal, "a coded selection of up to ", slot.capacity, " of ", n,
+                   " elements has room for ", out.size(), " bytes; expected ",
+                   SelectionBytesBound(coding, slot.capacity, n));
   }
   const auto indices = [&] { return slot.indices.host().first(slot.count); };
   const auto values = [&] { return slot.values.host().first(slot.count); };
@@ -339,12 +338,10 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   const ValueCoding coding = (flags & kFlagF16) != 0 ? ValueCoding::kF16 : ValueCoding::kF32;
   if ((flags & kFlagDelta) != 0 || (fitted && coding == ValueCoding::kF16) ||
       (!filter && (flags & kFlagPermuted) != 0) || ((filter || fitted) && n <= kLeastElements)) {
-    MalformedPayload("flags " + std::to_string(flags) + ", which no selection of " +
-                     std::to_string(n) + " elements has");
+    MalformedPayload("flags ", flags, ", which no selection of ", n, " elements has");
   }
   if (count > indices.size()) {
-    MalformedPayload(std::to_string(count) + " elements; expected at most " +
-                     std::to_string(indices.size()));
+    MalformedPayload(count, " elements; expected at most ", indices.size());
   }
   if (count == 0) return {{}, kPayloadHeaderBytes};
   indices = indices.first(count);
@@ -358,7 +355,7 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   if (fitted) {
     const auto positives = LoadBytes<std::uint32_t>(reader.Take(sizeof(std::uint32_t), "counts"));
     if (positives > count) {
-      MalformedPayload(std::to_string(positives) + " values above 0 of " + std::to_string(count));
+      MalformedPayload(positives, " values above 0 of ", count);
     }
     restored_.resize(count);
     std::size_t begin = 0;
@@ -368,7 +365,7 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
       begin += length;
     }
     if (const std::size_t bad = FirstNotFinite(restored_); bad != restored_.size()) {
-      MalformedPayload("value " + std::to_string(bad) + " in descending order is not finite");
+      MalformedPayload("value ", bad, " in descending order is not finite");
     }
   } else {
     const std::size_t begin = reader.at();
@@ -388,12 +385,11 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
       indices[i] = static_cast<std::uint32_t>(sorted_[i] >> 32);
       values[i] = restored_[PlaceOf(sorted_[i])];
       if (i > 0 && indices[i] == indices[i - 1]) {
-        MalformedPayload("index " + std::to_string(indices[i]) + " occurs twice");
+        MalformedPayload("index ", indices[i], " occurs twice");
       }
     }
     if (indices.back() >= n) {
-      MalformedPayload("the last index is " + std::to_string(indices.back()) +
-                       "; expected one below " + std::to_string(n));
+      MalformedPayload("the last index is ", indices.back(), "; expected one below ", n);
     }
     return {{indices, values}, reader.at()};
   }
@@ -403,9 +399,8 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   const BloomShape shape{LoadBytes<std::uint32_t>(shape_at + 4),
                          LoadBytes<std::uint32_t>(shape_at)};
   if (shape.hashes == 0 || shape.hashes > kMostBloomHashes || shape.bits == 0) {
-    MalformedPayload("a filter of " + std::to_string(shape.bits) + " bits and " +
-                     std::to_string(shape.hashes) + " hashes; expected 1 bit or more, and 1 to " +
-                     std::to_string(kMostBloomHashes) + " hashes");
+    MalformedPayload("a filter of ", shape.bits, " bits and ", shape.hashes,
+                     " hashes; expected 1 bit or more, and 1 to ", kMostBloomHashes, " hashes");
   }
   const std::byte* const from = reader.Take(shape.words() * sizeof(std::uint32_t), "filter");
   const std::span<std::uint32_t> words = filter_.Take(shape);
@@ -415,8 +410,8 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   }
   Choose(n, count, (flags & kFlagPermuted) != 0, pool);
   if (chosen_.size() < count) {
-    MalformedPayload("its filter has " + std::to_string(chosen_.size()) + " of " +
-                     std::to_string(n) + " indices; expected at least " + std::to_string(count));
+    MalformedPayload("its filter has ", chosen_.size(), " of ", n, " indices; expected at least ",
+                     count);
   }
   std::ranges::copy(chosen_, indices.begin());
   return {{indices, values}, reader.at()};
@@ -444,10 +439,6 @@ std::size_t BytesOf(PayloadCoding coding, std::size_t sent, std::size_t inserted
 }
 
 }  // namespace
-
-std::size_t RankBits(std::size_t count) { return std::bit_width(count - 1); }  // count >= 1
-
-std::size_t RankBytes(std::size_t count) { return (count * RankBits(count) + 31) / 32 * 4; }
 
 PayloadCoding SelectionCodingOf(PayloadCoding coding, std::size_t n) {
   if (n > kLeastElements || coding.indices == IndexCoding::kU12) return coding;

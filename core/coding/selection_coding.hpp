@@ -146,9 +146,4 @@ struct SelectionWork {
 SelectionWork WorkOfEncoding(PayloadCoding coding, std::size_t count, std::size_t n);
 SelectionWork WorkOfDecoding(PayloadCoding coding, std::size_t count, std::size_t n);
 
-inline constexpr std::size_t kFilterHeaderBytes = 8;
-// For `count` >= 1 ranks of fitted values: the bits of each, the bytes of all.
-std::size_t RankBits(std::size_t count);
-std::size_t RankBytes(std::size_t count);
-
 }  // namespace sparfuse

@@ -16,9 +16,7 @@ constexpr int kNoDeviceStatus = 100;  // cudaErrorNoDevice
 
 }  // namespace
 
-std::string DottedVersion(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
+std::string DottedVersion(int version) { return Concat(version / 1000, ".", version % 1000 / 10); }
 
 std::string WhyNoCuda(const CudaVersionPair& versions, int status, const std::string& text,
                       int devices, const char* visible) {
@@ -60,14 +58,13 @@ std::string WhyNoCuda() {
 
 Card CardOf(int index) {
   const std::string why = WhyNoCuda();
-  if (!why.empty()) SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: " + why);
+  if (!why.empty()) SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: ", why);
   cudaDeviceProp properties{};
   const cudaError_t status = cudaGetDeviceProperties(&properties, index);
   if (status != cudaSuccess) {
     cudaGetLastError();
-    SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device " + std::to_string(index) +
-                                     "; it has " + std::to_string(CudaDeviceCount()) + ": " +
-                                     cudaGetErrorString(status));
+    SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device ", index, "; it has ",
+                   CudaDeviceCount(), ": ", cudaGetErrorString(status));
   }
   Card card{index, properties.name, properties.major, properties.minor, properties.totalGlobalMem,
             ""};
@@ -85,9 +82,7 @@ CudaVersionPair CudaVersions() noexcept { return {}; }
 
 std::string WhyNoCuda() { return "this build has no CUDA"; }
 
-Card CardOf(int) {
-  SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: " + WhyNoCuda());
-}
+Card CardOf(int) { SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: ", WhyNoCuda()); }
 
 #endif
 

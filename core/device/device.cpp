@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "core/device/backend.hpp"
 
@@ -27,9 +26,8 @@ void* AllocateOnHost(std::size_t bytes, std::string_view what, bool huge_pages =
   }
 #endif
   if (pointer == nullptr) {
-    std::string text = "cannot allocate " + std::to_string(bytes) + " bytes on the host";
-    if (!what.empty()) text += " for " + std::string(what);
-    SPARFUSE_THROW(kOutOfMemory, text);
+    SPARFUSE_THROW(kOutOfMemory, "cannot allocate ", bytes, " bytes on the host",
+                   what.empty() ? "" : " for ", what);
   }
   return pointer;
 }

@@ -7,11 +7,13 @@
 //     struct Shared { std::uint32_t bins[64]; };  // of a block, undefined at first
 //     const float* x;
 //     ...
-//     template <class Block>
-//     SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const { ... }
+//     SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const { ... }
 //   };
 //
-// Block is CudaBlock<kThreads> (cuda_block.cuh) or EmulatedBlock<kThreads> (emulated_launch.hpp).
+// If the threads share nothing, there is no Shared, and the operator takes a NoShared.
+//
+// The block is a CudaBlock<kThreads> (cuda_block.cuh) or EmulatedBlock<kThreads>
+// (emulated_launch.hpp).
 // Both have
 //
 //   kThreads, kWarps                        of this block
@@ -38,6 +40,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #ifdef __CUDACC__
 #define SPARFUSE_DEVICE __device__ __forceinline__
@@ -49,8 +52,33 @@
 
 namespace sparfuse::gpu {
 
-// The Shared of a kernel whose threads share nothing.
 struct NoShared {};
+
+template <class Kernel>
+struct SharedOfKernel {
+  using Type = NoShared;
+};
+template <class Kernel>
+requires requires { typename Kernel::Shared; }
+struct SharedOfKernel<Kernel> {
+  using Type = typename Kernel::Shared;
+};
+template <class Kernel>
+using SharedOf = typename SharedOfKernel<Kernel>::Type;
+
+// The kernel's name in errors: its kName, or else that of its type, without namespaces and template
+// arguments.
+template <class Kernel>
+constexpr std::string_view NameOf() {
+  if constexpr (requires { Kernel::kName; }) {
+    return Kernel::kName;
+  } else {
+    std::string_view name = __PRETTY_FUNCTION__;
+    name.remove_prefix(name.find("Kernel = ") + std::string_view("Kernel = ").size());
+    name = name.substr(0, name.find_first_of("<;]"));
+    return name.substr(name.rfind(':') + 1);
+  }
+}
 
 // Four floats that a thread loads or stores at once. 16-byte aligned.
 struct alignas(16) Float4 {

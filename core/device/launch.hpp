@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/device/device.hpp"
@@ -36,18 +35,17 @@ void Launch(const Stream& stream, std::size_t blocks, const Kernel& kernel,
   if (blocks == 0) return;
   if (stream.device.kind == DeviceKind::kEmulated) {
     if (launch_on_emulated<Kernel> == nullptr) {
-      SPARFUSE_THROW(kInternal, std::string(Kernel::kName) + " has no emulated kernel");
+      SPARFUSE_THROW(kInternal, NameOf<Kernel>(), " has no emulated kernel");
     }
-    CheckStatus(InjectedStatus("launch"), Kernel::kName, "injected");
+    CheckStatus(InjectedStatus("launch"), NameOf<Kernel>(), "injected");
     launch_on_emulated<Kernel>(stream, static_cast<unsigned>(blocks), kernel, only_if);
     return;
   }
 #ifdef SPARFUSE_CUDA
-  CheckStatus(InjectedStatus("launch"), Kernel::kName, "injected");
+  CheckStatus(InjectedStatus("launch"), NameOf<Kernel>(), "injected");
   LaunchOnCuda(stream, static_cast<unsigned>(blocks), kernel, only_if);
 #else
-  SPARFUSE_THROW(kUnsupported,
-                 std::string(Kernel::kName) + ": this build has no CUDA (sparfuse doctor)");
+  SPARFUSE_THROW(kUnsupported, NameOf<Kernel>(), ": this build has no CUDA (sparfuse doctor)");
 #endif
 }
 

@@ -37,8 +37,4 @@ class MatrixMultiplier {
 // Throws Error{kUnsupported} for CUDA in a build without CUDA, and the errors of device/status.hpp.
 std::unique_ptr<MatrixMultiplier> MakeMatrixMultiplier(Device device);
 
-namespace internal {
-std::unique_ptr<MatrixMultiplier> MakeCublasMultiplier(Device device);  // in a build with CUDA
-}
-
 }  // namespace sparfuse

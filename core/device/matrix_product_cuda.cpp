@@ -7,13 +7,13 @@
 #include "core/device/matrix_product.hpp"
 #include "core/device/status.hpp"
 
-namespace sparfuse::internal {
+namespace sparfuse {
 namespace {
 
 void Check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  const std::string what = std::string(call) + ": " + cublasGetStatusString(status) + " (cuBLAS " +
-                           std::to_string(static_cast<int>(status)) + ")";
+  const std::string what =
+      Concat(call, ": ", cublasGetStatusString(status), " (cuBLAS ", static_cast<int>(status), ")");
   if (status == CUBLAS_STATUS_ALLOC_FAILED) SPARFUSE_THROW(kOutOfMemory, what);
   SPARFUSE_THROW(kInternal, what);
 }
@@ -65,8 +65,11 @@ class CublasMultiplier final : public MatrixMultiplier {
 
 }  // namespace
 
-std::unique_ptr<MatrixMultiplier> MakeCublasMultiplier(Device device) {
+std::unique_ptr<MatrixMultiplier> MakeMatrixMultiplier(Device device) {
+  if (device.kind != DeviceKind::kCuda) {
+    SPARFUSE_THROW(kInternal, "products of matrices: expected a CUDA device");
+  }
   return std::make_unique<CublasMultiplier>(device);
 }
 
-}  // namespace sparfuse::internal
+}  // namespace sparfuse

@@ -93,8 +93,7 @@ inline std::size_t ElementwiseBlocks(const Quads& quads) {
   return (quads.count() + kPerBlock - 1) / kPerBlock;
 }
 // The index of the calling thread's j-th group.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t ElementwiseQuad(const Block& block, int j) {
+SPARFUSE_DEVICE std::uint32_t ElementwiseQuad(const auto& block, int j) {
   return (block.block() * kQuadsPerThread + static_cast<unsigned>(j)) * kElementwiseThreads +
          block.thread();
 }

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "core/device/backend.hpp"
+#include "core/device/matrix_product.hpp"
 
 namespace sparfuse::gpu {
-
 namespace {
 
 std::atomic<Backend*> emulated_backend = nullptr;
@@ -134,6 +134,14 @@ namespace sparfuse {
 
 int CudaDeviceCount() noexcept { return 0; }
 const char* CudaBuildInfo() noexcept { return ""; }
+
+std::unique_ptr<MatrixMultiplier> MakeMatrixMultiplier(Device device) {
+  if (device.kind != DeviceKind::kCuda) {
+    SPARFUSE_THROW(kInternal, "products of matrices: expected a CUDA device");
+  }
+  SPARFUSE_THROW(kUnsupported, "products of matrices on cuda:", device.index,
+                 ": this build has no CUDA (sparfuse doctor)");
+}
 
 }  // namespace sparfuse
 

@@ -91,20 +91,28 @@ void StreamWait(const Stream& stream, const GpuEvent& event);
 void CopyAsync(const Stream& stream, void* to, const void* from, std::size_t bytes);
 void FillAsync(const Stream& stream, void* at, std::uint8_t byte, std::size_t bytes);
 
+namespace internal {
+void* AllocatePinned(std::size_t bytes, Device device, std::string_view what);
+void FreePinned(void* pointer, Device device) noexcept;
+}  // namespace internal
+
 // Host memory that a device copies from and to without waiting. Zero-initialised.
 template <class T>
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
   // what: names the buffer in errors, e.g. "the counts of unit 3".
-  PinnedBuffer(std::size_t size, Device device, std::string_view what);
+  PinnedBuffer(std::size_t size, Device device, std::string_view what)
+      : data_(static_cast<T*>(internal::AllocatePinned(size * sizeof(T), device, what))),
+        size_(size),
+        device_(device) {}
   PinnedBuffer(PinnedBuffer&& other) noexcept { swap(other); }
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
     PinnedBuffer moved(std::move(other));
     swap(moved);
     return *this;
   }
-  ~PinnedBuffer();
+  ~PinnedBuffer() { internal::FreePinned(data_, device_); }
 
   T* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
@@ -134,24 +142,6 @@ struct DeviceMemory {
 DeviceMemory MemoryOf(Device device);
 
 int MultiprocessorCount(Device device);
-
-namespace internal {
-
-void* AllocatePinned(std::size_t bytes, Device device, std::string_view what);
-void FreePinned(void* pointer, Device device) noexcept;
-
-}  // namespace internal
-
-template <class T>
-PinnedBuffer<T>::PinnedBuffer(std::size_t size, Device device, std::string_view what)
-    : data_(static_cast<T*>(internal::AllocatePinned(size * sizeof(T), device, what))),
-      size_(size),
-      device_(device) {}
-
-template <class T>
-PinnedBuffer<T>::~PinnedBuffer() {
-  internal::FreePinned(data_, device_);
-}
 
 // Reuses events from step to step. Any thread may record. A step creates events only if it records
 // more than the steps before.

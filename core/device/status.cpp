@@ -64,9 +64,9 @@ class Injection {
     }
     if (good) return;
     status_ = kSuccess;
-    SPARFUSE_THROW(kConfig, "SPARFUSE_GPU_FAULT = \"" + std::string(fault) +
-                                "\": expected CALL:NTH:STATUS with CALL one of allocate, launch, "
-                                "copy, synchronize, NTH >= 1 and STATUS a number of cudaError_t");
+    SPARFUSE_THROW(kConfig, "SPARFUSE_GPU_FAULT = \"", fault,
+                   "\": expected CALL:NTH:STATUS with CALL one of allocate, launch, "
+                   "copy, synchronize, NTH >= 1 and STATUS a number of cudaError_t");
   }
 
   static bool Number(std::string_view text, int* number) {
@@ -131,10 +131,9 @@ void CheckStatus(int status, std::string_view call, std::string_view text, std::
   if (status == kSuccess) return;
   const StatusMeaning meaning = MeaningOf(status);
   std::string message;
-  if (!what.empty()) message = std::string(what) + ": ";
-  message +=
-      std::string(call) + ": " + std::string(text) + " (CUDA error " + std::to_string(status) + ")";
-  if (!meaning.advice.empty()) message += "; " + std::string(meaning.advice);
+  if (!what.empty()) message = Concat(what, ": ");
+  message += Concat(call, ": ", text, " (CUDA error ", status, ")");
+  if (!meaning.advice.empty()) message += Concat("; ", meaning.advice);
   throw Error(meaning.kind, message);
 }
 

@@ -393,9 +393,9 @@ std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
 std::string StepScheduler::DescribeUnfinished() const {
   static constexpr const char* kKinds[] = {"pack",  "sparsify", "exchange", "negotiate",
                                            "merge", "apply",    "timer"};
-  std::string text = TextOf(done_.applied, " of ", layout_.numel(), " elements applied");
+  std::string text = Concat(done_.applied, " of ", layout_.numel(), " elements applied");
   const auto describe = [&text](const char* which, const Op& each) {
-    text += TextOf("; ", which, kKinds[each.request.index()], " ", each.label(), " of elements [",
+    text += Concat("; ", which, kKinds[each.request.index()], " ", each.label(), " of elements [",
                    each.range().begin, ", ", each.range().end, ")");
   };
   for (const Op& each : ops_) {

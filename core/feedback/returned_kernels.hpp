@@ -9,11 +9,9 @@
 namespace sparfuse::gpu {
 
 struct AddReturnedElements {
-  static constexpr const char* kName = "AddReturnedElements";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerThread = 4;
   static constexpr std::uint32_t kPerBlock = kPerThread * kThreads;
-  using Shared = NoShared;
   PayloadTable payload;  // one
   std::uint64_t begin;
   std::uint64_t end;
@@ -21,8 +19,7 @@ struct AddReturnedElements {
   std::uint32_t* taken;
   std::uint64_t* fault;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t count = payload.Count(0);
     const std::uint32_t* const indices = payload.indices[0];
     std::uint32_t in_part = 0;

@@ -78,9 +78,7 @@ namespace gpu {
 
 // to = the source's function of anchor and parameters; kept, unless null, gets it too.
 struct PackParameters {
-  static constexpr const char* kName = "PackParameters";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   PackSource source;
   const float* anchor;
@@ -89,8 +87,7 @@ struct PackParameters {
   float* kept;
   std::uint32_t* not_finite;  // raised to the NotFiniteCode of the first such element
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     for (int j = 0; j < kQuadsPerThread; ++j) {
       const std::uint32_t q = ElementwiseQuad(block, j);
       const Float4 a = quads.Load(anchor, q), w = quads.Load(parameters, q);
@@ -131,9 +128,7 @@ struct OuterArrays {
 };
 
 struct StepAnchor {
-  static constexpr const char* kName = "StepAnchor";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   LocalSteps steps;
   const float* sum;
@@ -141,8 +136,7 @@ struct StepAnchor {
   const float* elastic;  // null except for kElastic
   OuterArrays moved;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     for (int j = 0; j < kQuadsPerThread; ++j) {
       const std::uint32_t q = ElementwiseQuad(block, j);
       const Float4 sums = quads.Load(sum, q);
@@ -156,17 +150,14 @@ struct StepAnchor {
 
 // outer = momentum outer + the average, of kMomentum with outer_clip.
 struct GrowMomentum {
-  static constexpr const char* kName = "GrowMomentum";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   LocalSteps steps;
   const float* sum;
   float scale;
   float* outer;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     for (int j = 0; j < kQuadsPerThread; ++j) {
       const std::uint32_t q = ElementwiseQuad(block, j);
       const Float4 sums = quads.Load(sum, q);
@@ -179,16 +170,13 @@ struct GrowMomentum {
 
 // *factor = OuterClipFactor of the sums of squares of the ranges received together, in order.
 struct ClipOuter {
-  static constexpr const char* kName = "ClipOuter";
   static constexpr int kThreads = kWarp;
-  using Shared = NoShared;
   LocalSteps steps;
   const double* squares;
   std::size_t ranges;
   float* factor;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     double sum = 0;
     for (std::size_t r = 0; r < ranges; ++r) sum += squares[r];
@@ -197,16 +185,13 @@ struct ClipOuter {
 };
 
 struct MoveClippedAnchor {
-  static constexpr const char* kName = "MoveClippedAnchor";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   LocalSteps steps;
   const float* factor;  // of the outer state
   OuterArrays moved;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const float clip = *factor;
     for (int j = 0; j < kQuadsPerThread; ++j) {
       const std::uint32_t q = ElementwiseQuad(block, j);
@@ -219,15 +204,12 @@ struct MoveClippedAnchor {
 };
 
 struct SwapElements {
-  static constexpr const char* kName = "SwapElements";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   float* one;
   float* other;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     for (int j = 0; j < kQuadsPerThread; ++j) {
       const std::uint32_t q = ElementwiseQuad(block, j);
       const Float4 x = quads.Load(one, q), y = quads.Load(other, q);

@@ -27,8 +27,7 @@ struct TensorSpan {
 };
 
 // Threads 0 and 1 search, for all.
-template <class Block>
-SPARFUSE_DEVICE TensorSpan SpanOf(Block& block, std::uint32_t* shared, const PayloadTable& payloads,
+SPARFUSE_DEVICE TensorSpan SpanOf(auto& block, std::uint32_t* shared, const PayloadTable& payloads,
                                   std::uint32_t p, std::uint32_t begin, std::uint32_t end) {
   const unsigned t = block.thread();
   if (t < 2)
@@ -40,7 +39,6 @@ SPARFUSE_DEVICE TensorSpan SpanOf(Block& block, std::uint32_t* shared, const Pay
 // norms[tensor][payload] = the root of SumSquares of the payload's values of the tensor. A block
 // for each.
 struct NormsOfTensors {
-  static constexpr const char* kName = "NormsOfTensors";
   static constexpr int kThreads = kNormThreads;
   struct Shared {
     std::uint32_t span[2];
@@ -50,8 +48,7 @@ struct NormsOfTensors {
   std::uint32_t ranks;  // payloads of all launches
   double* norms;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     constexpr std::uint32_t kPiece = kNormPiece, kLanes = kNormLanes, kTile = kNormTile;
     const std::uint32_t p = block.block() / tensors.size, of = block.block() % tensors.size;
     const TensorSpan span =
@@ -81,7 +78,6 @@ struct NormsOfTensors {
 // factors[tensor][payload] = the factor that scales the payload's values down to the median norm; 1
 // for payloads that are not above it. A block for each tensor.
 struct FactorsOfMedians {
-  static constexpr const char* kName = "FactorsOfMedians";
   static constexpr int kThreads = 64;
   struct Shared {
     double median;
@@ -90,8 +86,7 @@ struct FactorsOfMedians {
   const double* norms;
   float* factors;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const double* const own = norms + std::size_t{block.block()} * ranks;
     if (block.thread() == 0) shared.median = 0;
     block.Sync();
@@ -113,7 +108,6 @@ struct FactorsOfMedians {
 
 // to[payload] = its values times the factors of their tensors. A block for each payload and tensor.
 struct ScaleTensors {
-  static constexpr const char* kName = "ScaleTensors";
   static constexpr int kThreads = 256;
   struct Shared {
     std::uint32_t span[2];
@@ -124,8 +118,7 @@ struct ScaleTensors {
   const float* factors;
   float* to[kMaxPayloads];
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::uint32_t p = block.block() / tensors.size, of = block.block() % tensors.size;
     const TensorSpan span =
         SpanOf(block, shared.span, payloads, p, tensors.begins[of], tensors.ends[of]);
@@ -138,11 +131,9 @@ struct ScaleTensors {
 
 // Adds 1 to senders[index - first] for each element of the payloads in the window.
 struct CountSenders {
-  static constexpr const char* kName = "CountSenders";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerThread = 4;
   static constexpr std::uint32_t kPerBlock = kThreads * kPerThread;
-  using Shared = NoShared;
   PayloadTable payloads;
   std::uint32_t first_block[kMaxPayloads + 1];  // that works on payload p
   std::uint64_t first;
@@ -153,8 +144,7 @@ struct CountSenders {
     return static_cast<std::uint32_t>((count + kPerBlock - 1) / kPerBlock);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     std::uint32_t p = 0;
     while (block.block() >= first_block[p + 1]) ++p;
     const std::uint32_t begin = (block.block() - first_block[p]) * kPerBlock + block.thread();
@@ -168,17 +158,14 @@ struct CountSenders {
 };
 
 struct DivideSums {
-  static constexpr const char* kName = "DivideSums";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerThread = 4;
   static constexpr std::uint32_t kPerBlock = kThreads * kPerThread;
-  using Shared = NoShared;
   std::size_t n;
   const std::uint32_t* senders;
   float* sums;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     for (std::uint32_t j = 0; j < kPerThread; ++j) {
       const std::size_t i = std::size_t{block.block()} * kPerBlock + j * kThreads + block.thread();
       if (i < n && senders[i] > 1) sums[i] /= static_cast<float>(senders[i]);

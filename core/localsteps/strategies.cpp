@@ -130,7 +130,7 @@ class LocalStepsStrategy final : public Strategy {
       ExchangeRequest exchange{
           .pattern = {},
           .channel = background ? Channel::kBackground : Channel::kData,
-          .label = TextOf("fragment ", fragment, ", unit ", u, " of step ", engine.step() + 1),
+          .label = Concat("fragment ", fragment, ", unit ", u, " of step ", engine.step() + 1),
           .background = background};
       if (!sum.ranges.empty()) {
         std::ranges::sort(sum.ranges, {}, &Range::begin);
@@ -188,7 +188,7 @@ class LocalStepsStrategy final : public Strategy {
         const Handle sum =
             engine.Exchange({.pattern = DenseSum{.ranges = ranges, .array = array},
                              .counts = 0,  // none of the method's elements
-                             .label = TextOf("inner state ", array, ", fragment ", fragment,
+                             .label = Concat("inner state ", array, ", fragment ", fragment,
                                              ", unit ", u, " of step ", engine.step() + 1),
                              .order = {.after = std::move(packed)}});
         engine.Apply({.exchange = sum, .to = ApplyTo::kInnerState});

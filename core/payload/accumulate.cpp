@@ -5,7 +5,6 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -30,8 +29,7 @@ constexpr std::size_t kAhead = 32 * kLine;
 // Below this, waking a thread costs more than it saves.
 constexpr std::size_t kParallelElements = 200'000;
 
-template <class Body>
-void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
+void ForChunks(std::size_t n, ThreadPool& pool, const auto& body) {
   const bool alone = pool.threads() == 1 || n < kParallelElements;
   const std::size_t chunk_size = alone ? std::max<std::size_t>(n, 1) : kChunk;
   pool.ParallelFor((n + chunk_size - 1) / chunk_size, [&](std::size_t c, int) {
@@ -120,8 +118,9 @@ WriteFunction WriteLinesFor([[maybe_unused]] Isa isa, [[maybe_unused]] bool stre
   return WriteSums;
 }
 
-[[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
-  SPARFUSE_THROW(kComm, "sparse payload " + std::to_string(payload) + " is corrupt: " + what);
+template <class... Parts>
+[[noreturn]] void ThrowCorrupt(std::size_t payload, const Parts&... what) {
+  SPARFUSE_THROW(kComm, "sparse payload ", payload, " is corrupt: ", what...);
 }
 
 // A chunk's elements of a payload that are not added yet.
@@ -162,6 +161,25 @@ void AddBlock(const SparsePayload& payload, std::size_t begin, std::size_t size,
   rest.next = cursor;
 }
 
+// to[i] = from[i], or += from[i]. Returns whether all results are finite.
+template <bool kAdd>
+bool MoveFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
+  assert(from.size() == to.size());
+  std::atomic<bool> finite{true};
+  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
+    // The largest bit pattern without sign: infinities and NaNs exceed all others. Compared as
+    // signed numbers, which every instruction set supports.
+    std::int32_t largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const float x = kAdd ? to[i] + from[i] : from[i];
+      to[i] = x;
+      largest = std::max(largest, Magnitude(x));
+    }
+    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
 }  // namespace
 
 bool AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
@@ -175,12 +193,10 @@ bool AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
   for (std::size_t p = 0; p < payloads.size(); ++p) {
     const SparsePayload& payload = payloads[p];
     if (payload.indices.size() != payload.values.size()) {
-      ThrowCorrupt(p, std::to_string(payload.indices.size()) + " indices, " +
-                          std::to_string(payload.values.size()) + " values");
+      ThrowCorrupt(p, payload.indices.size(), " indices, ", payload.values.size(), " values");
     }
     if (!payload.indices.empty() && payload.indices.back() >= window.whole) {
-      ThrowCorrupt(p, "index " + std::to_string(payload.indices.back()) + ", expected below " +
-                          std::to_string(window.whole));
+      ThrowCorrupt(p, "index ", payload.indices.back(), ", expected below ", window.whole);
     }
   }
   const bool stream = StreamingPays(out.size());
@@ -221,9 +237,8 @@ bool AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
     for (std::size_t p = 0; p < payloads.size(); ++p) {
       const auto [next, last] = rests[p];
       if (next == last) continue;
-      ThrowCorrupt(p, "index " + std::to_string(payloads[p].indices[next]) + " at position " +
-                          std::to_string(next) + ", expected increasing indices below " +
-                          std::to_string(window.whole));
+      ThrowCorrupt(p, "index ", payloads[p].indices[next], " at position ", next,
+                   ", expected increasing indices below ", window.whole);
     }
   });
   return finite;
@@ -253,34 +268,11 @@ std::size_t FirstNotFinite(std::span<const float> values) {
 }
 
 bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
-  assert(from.size() == to.size());
-  std::atomic<bool> finite{true};
-  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
-    // The largest bit pattern without sign: infinities and NaNs exceed all others. Compared as
-    // signed numbers, which every instruction set supports.
-    std::int32_t largest = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      const float x = from[i];
-      to[i] = x;
-      largest = std::max(largest, Magnitude(x));
-    }
-    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
-  });
-  return finite;
+  return MoveFinite<false>(from, to, pool);
 }
 
 bool AddFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
-  assert(from.size() == to.size());
-  std::atomic<bool> finite{true};
-  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
-    std::int32_t largest = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      to[i] += from[i];
-      largest = std::max(largest, Magnitude(to[i]));
-    }
-    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
-  });
-  return finite;
+  return MoveFinite<true>(from, to, pool);
 }
 
 }  // namespace sparfuse

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
@@ -17,8 +16,7 @@ using gpu::kSector;
 using gpu::kSumChunk;
 
 // Calls body(first, size) for groups that fit one launch, at least once.
-template <class Body>
-void ForGroups(std::size_t count, std::size_t most, const Body& body) {
+void ForGroups(std::size_t count, std::size_t most, const auto& body) {
   for (std::size_t first = 0; first == 0 || first < count; first += most) {
     body(first, std::min(most, count - first));
   }
@@ -51,10 +49,10 @@ gpu::PayloadTable PayloadTableOf(std::span<const DevicePayload> payloads, std::s
 void CheckPayloadFault(std::uint64_t fault) {
   if (fault == 0) return;
   const std::uint64_t place = ~fault;
-  SPARFUSE_THROW(kComm, "sparse payload " + std::to_string(place >> 32) +
-                            " is corrupt at element " + std::to_string(place & 0xffffffffu) +
-                            ": expected increasing indices below the size of the exchanged range, "
-                            "finite values, and the length of its elements");
+  SPARFUSE_THROW(kComm, "sparse payload ", place >> 32, " is corrupt at element ",
+                 place & 0xffffffffu,
+                 ": expected increasing indices below the size of the exchanged range, "
+                 "finite values, and the length of its elements");
 }
 
 std::size_t TouchedWords(std::size_t n) { return Chunks(n, kSector - 1) * gpu::kChunkWords; }
@@ -104,8 +102,8 @@ void MergeSlotsOnDevice(const Stream& stream, DeviceWorkspace& workspace,
   std::size_t capacity = 0;
   for (const MergePart& part : parts) capacity += part.slot.capacity;
   if (capacity > out.capacity) {
-    SPARFUSE_THROW(kInternal, "a payload has room for " + std::to_string(out.capacity) +
-                                  " elements, but its slots hold " + std::to_string(capacity));
+    SPARFUSE_THROW(kInternal, "a payload has room for ", out.capacity,
+                   " elements, but its slots hold ", capacity);
   }
   const auto table_of = [&](std::size_t first, std::size_t size) {
     gpu::PartTable table{};

@@ -67,11 +67,9 @@ struct SumWindow {
 // starts[p][c] = the first position of payload p whose element lies in chunk c or after it. c goes
 // up to `chunks`, one past the last chunk.
 struct FindChunks {
-  static constexpr const char* kName = "FindChunks";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerThread = 8;
   static constexpr std::uint32_t kPerBlock = kThreads * kPerThread;
-  using Shared = NoShared;
 
   PayloadTable payloads;
   std::uint32_t first_block[kMaxPayloads + 1];  // that works on payload p
@@ -81,8 +79,7 @@ struct FindChunks {
 
   static std::uint32_t BlocksFor(std::uint32_t count) { return count / kPerBlock + 1; }
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     std::uint32_t p = 0;
     while (block.block() >= first_block[p + 1]) ++p;
     const std::uint32_t* const indices = payloads.indices[p];
@@ -114,8 +111,7 @@ struct FindChunks {
 
  private:
   // starts[c] = i for from <= c < to. The warp fills long runs together.
-  template <class Block>
-  static SPARFUSE_DEVICE void Fill(Block& block, std::uint32_t* starts, std::uint32_t from,
+  static SPARFUSE_DEVICE void Fill(auto& block, std::uint32_t* starts, std::uint32_t from,
                                    std::uint32_t to, std::uint32_t i) {
     constexpr std::uint32_t kAlone = 4;
     const bool is_long = to > from && to - from > kAlone;
@@ -140,7 +136,6 @@ struct FindChunks {
 };
 
 struct SumChunks {
-  static constexpr const char* kName = "SumChunks";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kAhead = 4;  // payloads whose elements are loaded at a time
   static constexpr std::uint32_t kEach = 2;   // elements of each, per thread
@@ -160,8 +155,7 @@ struct SumChunks {
   float scale;
   bool add;  // to the content of `out`: not the first payloads
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     // Relative to `out`; negative for a first chunk that begins before it.
     const std::int64_t lo = static_cast<std::int64_t>(block.block()) * kSumChunk - window.skew;
     const unsigned t = block.thread();
@@ -229,8 +223,7 @@ struct SumChunks {
   }
 
   // An offset outside the chunk belongs to a corrupt payload, or to no element.
-  template <class Block>
-  SPARFUSE_DEVICE void Add(Block& block, Shared& shared, std::uint32_t offset, float value) const {
+  SPARFUSE_DEVICE void Add(auto& block, Shared& shared, std::uint32_t offset, float value) const {
     if (offset >= kSumChunk) return;
     shared.sums[offset] += value;
     if (touched == nullptr) return;
@@ -252,16 +245,13 @@ struct SumChunks {
 };
 
 struct ScaleElements {
-  static constexpr const char* kName = "ScaleElements";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   const float* in;
   float* out;
   float scale;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     Float4 x[kQuadsPerThread];
     for (int j = 0; j < kQuadsPerThread; ++j) x[j] = quads.Load(in, ElementwiseQuad(block, j));
     for (int j = 0; j < kQuadsPerThread; ++j) {
@@ -276,16 +266,13 @@ SPARFUSE_DEVICE bool IsFinite(float x) {
 }
 
 struct CopyFiniteElements {
-  static constexpr const char* kName = "CopyFiniteElements";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   const float* from;
   float* to;
   std::uint32_t* not_finite;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     Float4 x[kQuadsPerThread];
     for (int j = 0; j < kQuadsPerThread; ++j) x[j] = quads.Load(from, ElementwiseQuad(block, j));
     for (int j = 0; j < kQuadsPerThread; ++j) {
@@ -319,16 +306,13 @@ struct PartTable {
 // Counts the parts of one launch: *before = *total, *total += their elements. `first`: takes *total
 // as 0.
 struct CountParts {
-  static constexpr const char* kName = "CountParts";
   static constexpr int kThreads = kMaxParts;
-  using Shared = NoShared;
   PartTable parts;
   std::uint32_t* before;
   std::uint32_t* total;
   bool first;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t sum = block.Sum(parts.Count(block.thread()));
     if (block.thread() != 0) return;
     *before = first ? 0 : *total;
@@ -337,7 +321,6 @@ struct CountParts {
 };
 
 struct MergeParts {
-  static constexpr const char* kName = "MergeParts";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerThread = 4;
   static constexpr std::uint32_t kPerBlock = kThreads * kPerThread;
@@ -358,8 +341,7 @@ struct MergeParts {
     return static_cast<std::uint32_t>(capacity / (4 * kPerBlock)) + 1;
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     std::uint32_t all = 0;
     const std::uint32_t begin = block.ExclusiveSum(parts.Count(block.thread()), &all);
     if (block.thread() < kMaxParts) shared.begins[block.thread()] = begin;
@@ -411,11 +393,9 @@ SPARFUSE_DEVICE std::uint32_t FirstNotBelow(const std::uint32_t* indices, std::u
 // A warp takes a piece of the range. For each tensor in the piece it checks whether an element was
 // selected, and if not, whether an unsent element is not zero.
 struct CountMissingTensors {
-  static constexpr const char* kName = "CountMissingTensors";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerWarp = 4096;
   static constexpr std::uint32_t kPerBlock = kThreads / kWarp * kPerWarp;
-  using Shared = NoShared;
 
   const float* unsent;
   std::uint32_t n;
@@ -427,10 +407,9 @@ struct CountMissingTensors {
   std::uint32_t* seen;  // [tensors], zero before; nonzero: already counted
   std::uint64_t* missing;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint64_t at =
-        (std::uint64_t{block.block()} * Block::kWarps + block.warp()) * kPerWarp;
+        (std::uint64_t{block.block()} * block.kWarps + block.warp()) * kPerWarp;
     if (at >= n) return;
     const std::uint32_t count = report->count < capacity ? report->count : capacity;
     if (tensors == 1 && count > 0) return;
@@ -451,8 +430,7 @@ struct CountMissingTensors {
   }
 
  private:
-  template <class Block>
-  SPARFUSE_DEVICE bool HasSomething(Block& block, std::uint32_t begin, std::uint32_t end) const {
+  SPARFUSE_DEVICE bool HasSomething(auto& block, std::uint32_t begin, std::uint32_t end) const {
     constexpr std::uint32_t kLoads = 8;
     for (std::uint64_t at = begin; at < end; at += kLoads * kWarp) {
       bool something = false;

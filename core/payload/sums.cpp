@@ -6,7 +6,6 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <string>
 
 #include "core/base/error.hpp"
 
@@ -140,9 +139,8 @@ void RangeSums::Add(const SparsePayload& payload) {
   for (std::size_t i = 0; i < payload.indices.size(); ++i) {
     const std::size_t at = payload.indices[i] - begin_;
     if (payload.indices[i] < begin_ || at >= size_) {
-      SPARFUSE_THROW(kComm, "a payload has index " + std::to_string(payload.indices[i]) +
-                                ": expected one from " + std::to_string(begin_) + " to below " +
-                                std::to_string(begin_ + size_));
+      SPARFUSE_THROW(kComm, "a payload has index ", payload.indices[i], ": expected one from ",
+                     begin_, " to below ", begin_ + size_);
     }
     sums_[at] += payload.values[i];
     there_[at / kBits] |= std::uint64_t{1} << (at % kBits);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <type_traits>
 
 #include "core/base/outside_parts.hpp"
 #include "core/plugin/plugin.hpp"
@@ -10,19 +11,14 @@
 namespace sparfuse {
 
 template <class Descriptor>
-inline constexpr const char* kKindOf = nullptr;
-template <>
-inline constexpr const char* kKindOf<StrategyDescriptor> = "strategy";
-template <>
-inline constexpr const char* kKindOf<PlannerDescriptor> = "planner";
-template <>
-inline constexpr const char* kKindOf<SparsifierDescriptor> = "sparsifier";
-template <>
-inline constexpr const char* kKindOf<CollectiveDescriptor> = "collective";
-template <>
-inline constexpr const char* kKindOf<FeedbackDescriptor> = "feedback";
-template <>
-inline constexpr const char* kKindOf<QuantizerDescriptor> = "quantizer";
+inline constexpr const char* kKindOf =
+    std::is_same_v<Descriptor, StrategyDescriptor>     ? "strategy"
+    : std::is_same_v<Descriptor, PlannerDescriptor>    ? "planner"
+    : std::is_same_v<Descriptor, SparsifierDescriptor> ? "sparsifier"
+    : std::is_same_v<Descriptor, CollectiveDescriptor> ? "collective"
+    : std::is_same_v<Descriptor, FeedbackDescriptor>   ? "feedback"
+    : std::is_same_v<Descriptor, QuantizerDescriptor>  ? "quantizer"
+                                                       : nullptr;
 
 // The part that was found under `key`, or what `find` returns, which lives as long as the program.
 // A caller excludes others until it returns.
@@ -39,16 +35,11 @@ const Descriptor& FindOnce(const Key& key, const Find& find) {
 // that have a sparsifier's name look it up themselves.
 template <class Find>
 void FindPartsBy() {
-  const auto set = []<class Descriptor>(const Descriptor*) {
-    OutsideParts<Descriptor>::SetFinder([](const std::string& name) -> const Descriptor& {
-      return Find::template Part<Descriptor>(name);
-    });
+  const auto set = []<class... Descriptors>() {
+    (OutsideParts<Descriptors>::SetFinder(&Find::template Part<Descriptors>), ...);
   };
-  set(static_cast<const StrategyDescriptor*>(nullptr));
-  set(static_cast<const PlannerDescriptor*>(nullptr));
-  set(static_cast<const CollectiveDescriptor*>(nullptr));
-  set(static_cast<const FeedbackDescriptor*>(nullptr));
-  set(static_cast<const QuantizerDescriptor*>(nullptr));
+  set.template operator()<StrategyDescriptor, PlannerDescriptor, CollectiveDescriptor,
+                          FeedbackDescriptor, QuantizerDescriptor>();
 }
 
 }  // namespace sparfuse

@@ -3,11 +3,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
+
+// SparsifierDescriptor::make of a sparsifier without options and random numbers.
+template <class T>
+std::unique_ptr<Sparsifier> MakePlain(const Options& /*resolved*/, std::uint64_t /*seed*/) {
+  return std::make_unique<T>();
+}
 
 SparsifierDescriptor TopKDescriptor();
 SparsifierDescriptor BlockTopKDescriptor();

@@ -1,8 +1,5 @@
 #include "core/sparsify/device_selection.hpp"
 
-#include <cassert>
-#include <string>
-
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -43,11 +40,16 @@ void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& conte
                          const DeviceSlot& slot, std::size_t k) {
   CheckSelectArguments(sparsifier, source, density, info);
   RequireRoom(sparsifier, info, slot.capacity, k);
+  RequireOnDevice(sparsifier, context, source, info);
+}
+
+void RequireOnDevice(std::string_view who, const DeviceContext& context, const SelectSource& source,
+                     const TensorInfo& info) {
   const Device device = context.stream.device;
   if (device.kind == DeviceKind::kHost || source.gradient.stream.device != device ||
       (source.residual.size > 0 && source.residual.stream.device != device)) {
-    SPARFUSE_THROW(kInternal, std::string(sparsifier) + ": " + Describe(info) +
-                                  ": gradient and residual are not on the stream's device");
+    SPARFUSE_THROW(kInternal, who, ": ", Describe(info),
+                   ": gradient and residual are not on the stream's device");
   }
 }
 
@@ -91,9 +93,8 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
 
 std::size_t TakeReport(const SlotReport& report, const TensorInfo& info, SelectCounters* counters) {
   if (report.not_finite != 0) {
-    SPARFUSE_THROW(kNumeric, Describe(info) + ": element " +
-                                 std::to_string(NotFiniteCode(report.not_finite)) +
-                                 " is not finite; expected a finite gradient");
+    SPARFUSE_THROW(kNumeric, Describe(info), ": element ", NotFiniteCode(report.not_finite),
+                   " is not finite; expected a finite gradient");
   }
   ++counters->selections;
   counters->overflows += report.overflows;

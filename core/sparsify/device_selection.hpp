@@ -122,6 +122,10 @@ void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& conte
                          const SelectSource& source, double density, const TensorInfo& info,
                          const DeviceSlot& slot, std::size_t k);
 
+// Throws Error{kInternal} if the source's memory is not on the stream's device.
+void RequireOnDevice(std::string_view who, const DeviceContext& context, const SelectSource& source,
+                     const TensorInfo& info);
+
 // Selects on the host: copies gradient and residual there, waits, selects, and copies back.
 // Sparsifier::SelectOnDevice does so for a sparsifier without kernels. `state` is MakeState's.
 void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,

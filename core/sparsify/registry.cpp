@@ -5,10 +5,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/published/published.hpp"
-#include "core/sparsify/randomk/randomk.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -43,8 +41,7 @@ const SparsifierDescriptor& FindSparsifier(std::string_view name) {
     known.emplace_back(descriptor.name);
     known.insert(known.end(), descriptor.aliases.begin(), descriptor.aliases.end());
   }
-  SPARFUSE_THROW(kConfig,
-                 "unknown sparsifier \"" + std::string(name) + "\"" + Suggestion(name, known));
+  SPARFUSE_THROW(kConfig, "unknown sparsifier \"", name, "\"", Suggestion(name, known));
 }
 
 }  // namespace sparfuse

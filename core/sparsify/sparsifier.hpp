@@ -210,8 +210,9 @@ struct SparsifierDescriptor {
   // "name@origin" the form that a published implementation runs, if it differs.
   std::string_view name;
   std::string_view paper;
-  int revision;  // raised when results may change: a stored cell of another one is not current
-  bool exact_count;
+  // Raised when results may change: a stored cell of another one is not current.
+  int revision = 1;
+  bool exact_count = false;
   bool index_shared = false;  // every rank selects the same indices in a step
   SelectionModel selection_model = {};
   // The largest delta for which the method promises E|x - C(x)|^2 <= (1 - delta) |x|^2 for every x
@@ -247,6 +248,9 @@ inline std::size_t SlotCapacityFor(const SparsifierDescriptor& descriptor,
   return std::max(SlotCapacityFor(descriptor, n, density), sparsifier.Count(n, shape, density));
 }
 
+// The product of the extents: 1 of {}.
+std::size_t ElementsOf(std::span<const std::int64_t> shape);
+
 // k / n, the contraction that an exact top-k and an unbiased choice of k elements promise.
 double KeptFraction(std::span<const std::int64_t> shape, double density);
 
@@ -263,9 +267,7 @@ std::string Describe(const TensorInfo& info);
 void CheckSelectArguments(std::string_view sparsifier, const SelectSource& source, double density,
                           const TensorInfo& info);
 
-// Throws Error{kConfig} if the slot has no room for k elements.
-void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
-                 std::size_t k);
+// Throws Error{kConfig} if a slot of this capacity has no room for k elements.
 void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,
                  std::size_t k);
 

@@ -14,7 +14,7 @@ void Memset(::benchmark::State& state, std::size_t n) {
     ::benchmark::DoNotOptimize(out.data());
     ::benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  SetBytes(state, n * sizeof(float));
 }
 
 void Accumulate(::benchmark::State& state, std::size_t n, std::size_t ranks, double density) {
@@ -25,7 +25,7 @@ void Accumulate(::benchmark::State& state, std::size_t n, std::size_t ranks, dou
     AccumulateSparse(payloads.views, 1.0f / static_cast<float>(ranks), out, pool);
     ::benchmark::DoNotOptimize(out.data());
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  SetBytes(state, n * sizeof(float));
 }
 
 void PassByPass(::benchmark::State& state, std::size_t n, std::size_t ranks, double density) {
@@ -42,30 +42,23 @@ void PassByPass(::benchmark::State& state, std::size_t n, std::size_t ranks, dou
     ::benchmark::DoNotOptimize(out.data());
     ::benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
-}
-
-void RegisterAll() {
-  for (const std::size_t n : Sizes()) {
-    Register("limit/memset/n:" + std::to_string(n),
-             [n](::benchmark::State& state) { Memset(state, n); });
-    for (const std::size_t ranks : {std::size_t{2}, std::size_t{4}, std::size_t{16}}) {
-      for (const double density : {0.001, 0.01, 0.05}) {
-        const std::string shape = "/n:" + std::to_string(n) + "/density:" + Number(density) +
-                                  "/ranks:" + std::to_string(ranks);
-        Register("accumulate" + shape,
-                 [=](::benchmark::State& state) { Accumulate(state, n, ranks, density); });
-        Register("pass_by_pass" + shape,
-                 [=](::benchmark::State& state) { PassByPass(state, n, ranks, density); });
-      }
-    }
-  }
+  SetBytes(state, n * sizeof(float));
 }
 
 }  // namespace
 }  // namespace sparfuse::bench
 
 int main(int argc, char** argv) {
-  sparfuse::bench::RegisterAll();
-  return sparfuse::bench::Main(argc, argv);
+  using namespace sparfuse::bench;
+  for (const std::size_t n : Sizes()) {
+    Register("limit/memset" + At(n), [=](auto& state) { Memset(state, n); });
+    for (const std::size_t ranks : {2u, 4u, 16u}) {
+      for (const double density : {0.001, 0.01, 0.05}) {
+        const std::string keys = At(n, density) + "/ranks:" + std::to_string(ranks);
+        Register("accumulate" + keys, [=](auto& s) { Accumulate(s, n, ranks, density); });
+        Register("pass_by_pass" + keys, [=](auto& s) { PassByPass(s, n, ranks, density); });
+      }
+    }
+  }
+  return Main(argc, argv);
 }

@@ -121,6 +121,10 @@ inline const Floats& Data(const std::string& name, std::size_t n, std::size_t tu
   return x;
 }
 
+inline void SetBytes(::benchmark::State& state, std::size_t bytes_of_an_iteration) {
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes_of_an_iteration));
+}
+
 inline std::vector<double> Densities(std::size_t n) {
   return n < kHuge ? std::vector<double>{0.001, 0.01, 0.05} : std::vector<double>{0.01};
 }
@@ -190,7 +194,7 @@ inline void SumAbs(::benchmark::State& state, std::size_t n, std::size_t turns =
   for (auto _ : state) {
     ::benchmark::DoNotOptimize(SumAbsOnce(Data("gaussian", n, step++ % turns).data(), n));
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  SetBytes(state, n * sizeof(float));
 }
 
 // The limit of a selection with error feedback: residual += gradient.
@@ -203,17 +207,25 @@ inline void AddResidual(::benchmark::State& state, std::size_t n, std::size_t tu
     ::benchmark::DoNotOptimize(residual.data());
     ::benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * 3 * sizeof(float)));
+  SetBytes(state, n * 3 * sizeof(float));
 }
 
+// A cold start has no state of the step before.
 enum class Start { kCold, kWarm, kFeedback };
 
+struct SelectionCase {
+  std::size_t n;
+  double density;
+  std::string data;
+  Start start;
+};
+
 // Selects repeatedly from `turns` tensors in turn. With one tensor, the selection is the same in
-// every step. With several, each gradient is new, as in a training step. A cold start has no state
-// of the step before.
+// every step. With several, each gradient is new, as in a training step.
 inline void Select(::benchmark::State& state, const std::string& sparsifier, const Options& options,
-                   std::size_t n, double density, const std::string& data, Start start,
-                   const std::vector<std::int64_t>& shape = {}, std::size_t turns = 1) {
+                   const SelectionCase& of, const std::vector<std::int64_t>& shape = {},
+                   std::size_t turns = 1) {
+  const auto& [n, density, data, start] = of;
   std::vector<const float*> gradients;
   for (std::size_t turn = 0; turn < turns; ++turn) {
     gradients.push_back(Data(data, n, turn).data());
@@ -245,7 +257,7 @@ inline void Select(::benchmark::State& state, const std::string& sparsifier, con
                                    steps / static_cast<double>(KeptCount(n, density));
   state.counters["selected/k"] =
       static_cast<double>(slot.count) / static_cast<double>(KeptCount(n, density));
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  SetBytes(state, n * sizeof(float));
 }
 
 inline std::string Number(double value) {
@@ -254,8 +266,13 @@ inline std::string Number(double value) {
   return text;
 }
 
-template <class Body>
-void Register(const std::string& name, Body body) {
+// The keys of a row's name.
+inline std::string At(std::size_t n) { return "/n:" + std::to_string(n); }
+inline std::string At(std::size_t n, double density) {
+  return At(n) + "/density:" + Number(density);
+}
+
+void Register(const std::string& name, auto body) {
   ::benchmark::RegisterBenchmark(name.c_str(), body)
       ->Unit(::benchmark::kMicrosecond)
       ->UseRealTime()
@@ -263,58 +280,82 @@ void Register(const std::string& name, Body body) {
 }
 
 inline void RegisterLimits(std::size_t n, std::size_t turns = 1) {
-  Register("limit/sum_abs/n:" + std::to_string(n),
-           [=](::benchmark::State& state) { SumAbs(state, n, turns); });
-  Register("limit/add/n:" + std::to_string(n),
-           [=](::benchmark::State& state) { AddResidual(state, n, turns); });
+  Register("limit/sum_abs" + At(n), [=](auto& state) { SumAbs(state, n, turns); });
+  Register("limit/add" + At(n), [=](auto& state) { AddResidual(state, n, turns); });
 }
 
 inline void RegisterLimits() {
   for (const std::size_t n : Sizes()) RegisterLimits(n);
 }
 
+// The magnitudes of n elements, as rows of `length`, partitioned at the k-th of each row.
+inline void NthElement(::benchmark::State& state, std::size_t n, std::size_t length, double density,
+                       const std::string& data) {
+  const Floats& x = Data(data, n);
+  const auto k = static_cast<std::ptrdiff_t>(KeptCount(length, density));
+  std::vector<float> magnitudes(length);
+  for (auto _ : state) {
+    for (std::size_t row = 0; row < n; row += length) {
+      std::transform(x.data() + row, x.data() + row + length, magnitudes.begin(),
+                     [](float v) { return std::fabs(v); });
+      std::nth_element(magnitudes.begin(), magnitudes.begin() + k - 1, magnitudes.end(),
+                       std::greater<>());
+      ::benchmark::DoNotOptimize(magnitudes.data());
+    }
+  }
+  SetBytes(state, n * sizeof(float));
+}
+
 // torch.topk as a peer, if LibTorch is built in: n elements as rows of `length`.
 inline void RegisterTorch([[maybe_unused]] const std::string& name, [[maybe_unused]] std::size_t n,
                           [[maybe_unused]] std::size_t length, [[maybe_unused]] double density) {
 #ifdef SPARFUSE_BENCH_TORCH
-  Register("torch.topk" + name + "/data:gaussian", [=](::benchmark::State& state) {
+  Register("torch.topk" + name + "/data:gaussian", [=](auto& state) {
     const auto select = TorchTopK(Data("gaussian", n).data(), n / length, length,
                                   KeptCount(length, density), Threads());
     for (auto _ : state) select();
-    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+    SetBytes(state, n * sizeof(float));
   });
 #endif
 }
 
-// One kernel at every size, density and kind of data.
-inline void RegisterSelections(const std::string& label, const std::string& sparsifier,
-                               const Options& options, std::initializer_list<Start> starts) {
-  for (const std::size_t n : Sizes()) {
-    for (const double density : Densities(n)) {
-      for (const std::string& data : DataNames(n)) {
-        for (const Start start : starts) {
-          const char* name = start == Start::kCold   ? "/cold"
-                             : start == Start::kWarm ? "/warm"
-                                                     : "/feedback";
-          Register(label + "/n:" + std::to_string(n) + "/density:" + Number(density) +
-                       "/data:" + data + name,
-                   [=](::benchmark::State& state) {
-                     Select(state, sparsifier, options, n, density, data, start);
-                   });
-        }
+// The sizes of a program's rows, and the densities at each size.
+struct Grid {
+  std::vector<std::size_t> sizes = Sizes();
+  std::vector<double> (*densities)(std::size_t n) = Densities;
+};
+
+void ForDensities(const Grid& grid, const auto& add) {
+  for (const std::size_t n : grid.sizes) {
+    for (const double density : grid.densities(n)) add(n, density);
+  }
+}
+
+// Calls add(the keys of the row, the case) at every size, density and kind of data.
+void ForSelections(const Grid& grid, std::initializer_list<Start> starts, const auto& add) {
+  static constexpr const char* kStarts[] = {"/cold", "/warm", "/feedback"};
+  ForDensities(grid, [&](std::size_t n, double density) {
+    for (const std::string& data : DataNames(n)) {
+      for (const Start start : starts) {
+        add(At(n, density) + "/data:" + data + kStarts[static_cast<int>(start)],
+            SelectionCase{n, density, data, start});
       }
     }
-  }
+  });
+}
+
+inline void RegisterSelections(const std::string& label, const std::string& sparsifier,
+                               const Options& options, std::initializer_list<Start> starts) {
+  ForSelections({}, starts, [&](const std::string& keys, const SelectionCase& of) {
+    Register(label + keys, [=](auto& state) { Select(state, sparsifier, options, of); });
+  });
 }
 
 // The limits, and LibTorch's time for a selection of as many elements.
 inline void RegisterLimitsAndTorch() {
   RegisterLimits();
-  for (const std::size_t n : Sizes()) {
-    for (const double density : Densities(n)) {
-      RegisterTorch("/n:" + std::to_string(n) + "/density:" + Number(density), n, n, density);
-    }
-  }
+  ForDensities({},
+               [](std::size_t n, double density) { RegisterTorch(At(n, density), n, n, density); });
 }
 
 inline int Main(int argc, char** argv) {

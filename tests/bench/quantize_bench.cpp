@@ -9,10 +9,6 @@
 namespace sparfuse::bench {
 namespace {
 
-void SetBytes(::benchmark::State& state, std::size_t bytes) {
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes));
-}
-
 void Memcpy(::benchmark::State& state, std::size_t bytes) {
   const std::vector<std::byte> from(bytes, std::byte{1});
   std::vector<std::byte> to(bytes);
@@ -117,17 +113,17 @@ void DecodeSparse(::benchmark::State& state, PayloadCoding coding, std::size_t n
 }
 
 void RegisterQuantizers(std::size_t n) {
-  const std::string size = "/n:" + std::to_string(n);
-  Register("memcpy" + size, [=](::benchmark::State& s) { Memcpy(s, n * sizeof(float)); });
+  const std::string size = At(n);
+  Register("memcpy" + size, [=](auto& s) { Memcpy(s, n * sizeof(float)); });
   for (const auto& descriptor : Quantizers()) {
     const std::string name(descriptor.name);
     for (const bool feedback : {false, true}) {
       Register(name + "_encode" + size + (feedback ? "/feedback" : ""),
-               [=](::benchmark::State& s) { Encode(s, *Make(name, {}), n, feedback); });
+               [=](auto& s) { Encode(s, *Make(name, {}), n, feedback); });
     }
-    for (const std::size_t ranks : {std::size_t{2}, std::size_t{4}}) {
+    for (const std::size_t ranks : {2u, 4u}) {
       Register(name + "_decode" + size + "/ranks:" + std::to_string(ranks),
-               [=](::benchmark::State& s) { Decode(s, *Make(name, {}), n, ranks); });
+               [=](auto& s) { Decode(s, *Make(name, {}), n, ranks); });
     }
   }
   for (const int rank : {1, 4}) {
@@ -139,8 +135,8 @@ void RegisterQuantizers(std::size_t n) {
 }
 
 void RegisterPayloads(std::size_t n, double density) {
-  const std::string shape = "/n:" + std::to_string(n) + "/density:" + Number(density);
-  Register("payload_memcpy" + shape, [=](::benchmark::State& s) {
+  const std::string shape = At(n, density);
+  Register("payload_memcpy" + shape, [=](auto& s) {
     Memcpy(s, MakePayload(n, density).indices.size() * kSparseElementBytes);
   });
   const std::pair<const char*, PayloadCoding> codings[] = {

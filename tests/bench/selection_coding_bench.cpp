@@ -11,29 +11,6 @@ constexpr PayloadCoding kBloom{ValueCoding::kF32, IndexCoding::kBloom};
 constexpr PayloadCoding kFitted{ValueCoding::kFitted, IndexCoding::kU32};
 constexpr PayloadCoding kBoth{ValueCoding::kFitted, IndexCoding::kBloom};
 
-void SetBytes(::benchmark::State& state, std::size_t elements) {
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * elements * sizeof(float)));
-}
-
-void TopK(::benchmark::State& state, std::size_t n, double density) {
-  const auto& descriptor = FindSparsifier("topk");
-  const auto topk = descriptor.make(ResolveOptions("topk", descriptor.options, {}), 1);
-  const Floats& x = Data("gaussian", n);
-  ThreadPool pool(Threads());
-  Workspace workspace;
-  SelectCounters counters;
-  const std::size_t capacity = SlotCapacity(n, density);
-  std::vector<std::uint32_t> indices(capacity);
-  std::vector<float> values(capacity);
-  Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, 0};
-  std::uint64_t step = 0;
-  for (auto _ : state) {
-    topk->Select({&pool, &workspace, &counters, {}}, {{x.data(), n, {}}, {}}, density,
-                 {1, "tensor", {}, step++}, nullptr, slot);
-  }
-  SetBytes(state, n);
-}
-
 void Build(::benchmark::State& state, std::size_t n, double density) {
   const Payload& drawn = MakePayload(n, density);
   const BloomShape shape = BloomShapeOf(drawn.indices.size(), n, 0);
@@ -42,7 +19,7 @@ void Build(::benchmark::State& state, std::size_t n, double density) {
     filter.Build(shape, drawn.indices);
     ::benchmark::DoNotOptimize(filter.words().data());
   }
-  SetBytes(state, n);
+  SetBytes(state, n * sizeof(float));
   state.counters["ns/bit"] = ::benchmark::Counter(
       1e-9 * static_cast<double>(drawn.indices.size()) * shape.hashes,
       ::benchmark::Counter::kIsIterationInvariantRate | ::benchmark::Counter::kInvert);
@@ -54,7 +31,7 @@ void Query(::benchmark::State& state, std::size_t n, double density) {
   BloomFilter filter;
   filter.Build(BloomShapeOf(drawn.indices.size(), n, 0), drawn.indices);
   for (auto _ : state) ::benchmark::DoNotOptimize(filter.Positives(n, n, pool).data());
-  SetBytes(state, n);
+  SetBytes(state, n * sizeof(float));
 }
 
 // The formula taken literally: one index after the other, until a bit is not set.
@@ -80,7 +57,7 @@ void QueryOneByOne(::benchmark::State& state, std::size_t n, double density) {
     }
     ::benchmark::DoNotOptimize(positives.data());
   }
-  SetBytes(state, n);
+  SetBytes(state, n * sizeof(float));
 }
 
 void Encode(::benchmark::State& state, const PayloadCoding& coding, std::size_t n, double density) {
@@ -100,7 +77,7 @@ void Encode(::benchmark::State& state, const PayloadCoding& coding, std::size_t 
     written = coder.Encode(coding, Data("gaussian", n), {}, slot, out, pool);
     ::benchmark::DoNotOptimize(out.data());
   }
-  SetBytes(state, n);
+  SetBytes(state, n * sizeof(float));
   state.counters["bytes/element"] = static_cast<double>(written) / static_cast<double>(count);
 }
 
@@ -116,12 +93,14 @@ void Decode(::benchmark::State& state, const PayloadCoding& coding, std::size_t 
     coder.Decode(out, n, drawn.indices, drawn.values, pool);
     ::benchmark::DoNotOptimize(drawn.values.data());
   }
-  SetBytes(state, n);
+  SetBytes(state, n * sizeof(float));
 }
 
 void RegisterAll(std::size_t n, double density) {
-  const std::string shape = "/n:" + std::to_string(n) + "/density:" + Number(density);
-  Register("topk_select" + shape, [=](auto& s) { TopK(s, n, density); });
+  const std::string shape = At(n, density);
+  Register("topk_select" + shape, [=](auto& s) {
+    Select(s, "topk", {}, {n, density, "gaussian", Start::kCold});
+  });
   Register("bloom_build" + shape, [=](auto& s) { Build(s, n, density); });
   Register("bloom_query" + shape, [=](auto& s) { Query(s, n, density); });
   Register("bloom_query_one_by_one" + shape, [=](auto& s) { QueryOneByOne(s, n, density); });

@@ -2,47 +2,23 @@
 
 #include "tests/bench/kernel_bench.hpp"
 
-namespace sparfuse::bench {
-namespace {
-
-void NthElement(::benchmark::State& state, std::size_t n, double density, const std::string& data) {
-  const Floats& x = Data(data, n);
-  const auto k = static_cast<std::ptrdiff_t>(KeptCount(n, density));
-  std::vector<float> magnitudes(n);
-  for (auto _ : state) {
-    std::transform(x.begin(), x.end(), magnitudes.begin(), [](float v) { return std::fabs(v); });
-    std::nth_element(magnitudes.begin(), magnitudes.begin() + k - 1, magnitudes.end(),
-                     std::greater<>());
-    ::benchmark::DoNotOptimize(magnitudes.data());
-  }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
-}
-
-void RegisterAll() {
+int main(int argc, char** argv) {
+  using namespace sparfuse::bench;
   RegisterLimitsAndTorch();
   RegisterSelections("topk", "topk", {}, {Start::kCold, Start::kWarm, Start::kFeedback});
+  ForDensities({}, [](std::size_t n, double density) {
+    Register("nth_element" + At(n, density) + "/data:gaussian",
+             [=](auto& state) { NthElement(state, n, n, density, "gaussian"); });
+  });
   for (const std::size_t n : Sizes()) {
-    for (const double density : Densities(n)) {
-      Register(
-          "nth_element/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:gaussian",
-          [=](::benchmark::State& state) { NthElement(state, n, density, "gaussian"); });
-    }
     if (n == kHuge) continue;
     for (const std::string& data : HardDataNames()) {
-      const std::string keys = "/n:" + std::to_string(n) + "/density:0.01/data:" + data;
-      Register("topk" + keys + "/cold", [=](::benchmark::State& state) {
-        Select(state, "topk", {}, n, 0.01, data, Start::kCold);
+      const std::string keys = At(n, 0.01) + "/data:" + data;
+      Register("topk" + keys + "/cold", [=](auto& state) {
+        Select(state, "topk", {}, {n, 0.01, data, Start::kCold});
       });
-      Register("nth_element" + keys,
-               [=](::benchmark::State& state) { NthElement(state, n, 0.01, data); });
+      Register("nth_element" + keys, [=](auto& state) { NthElement(state, n, n, 0.01, data); });
     }
   }
-}
-
-}  // namespace
-}  // namespace sparfuse::bench
-
-int main(int argc, char** argv) {
-  sparfuse::bench::RegisterAll();
-  return sparfuse::bench::Main(argc, argv);
+  return Main(argc, argv);
 }

@@ -93,8 +93,8 @@ inline const std::vector<std::string>& AdversarialNames() {
 
 // n elements of the data set `name`, drawn from `seed`. `draw(i)` is one element; the data set is
 // chosen once, not for each of a million elements.
-inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::uint32_t seed) {
-  std::mt19937 random(seed);
+inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::uint64_t seed) {
+  std::mt19937 random(static_cast<std::uint32_t>(seed));
   std::normal_distribution<float> normal;
   std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
   std::vector<float> x(n, 0.0f);
@@ -149,16 +149,16 @@ inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::
   return x;
 }
 
-inline std::vector<float> Noise(std::size_t n, std::uint32_t seed) {
+inline std::vector<float> Noise(std::size_t n, std::uint64_t seed) {
   return DrawData("gaussian", n, seed);
 }
 
 // The result of DrawData, cached. Every method, instruction set and pool uses the same data, and
 // drawing it would take longer than the test.
-inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {
+inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint64_t seed) {
   constexpr std::size_t kMostKept = std::size_t{1} << 25;  // elements
   static std::mutex mutex;
-  static std::map<std::tuple<std::string, std::size_t, std::uint32_t>, std::vector<float>> kept;
+  static std::map<std::tuple<std::string, std::size_t, std::uint64_t>, std::vector<float>> kept;
   static std::size_t elements = 0;
   const std::lock_guard lock(mutex);
   const auto [at, is_new] = kept.try_emplace({name, n, seed});
@@ -173,19 +173,88 @@ inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::
   return drawn;
 }
 
+inline std::vector<float> Scaled(std::vector<float> x, float factor) {
+  for (float& value : x) value *= factor;
+  return x;
+}
+
 struct Selected {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
 };
 
+// Whether two selections are equal bit for bit.
+inline ::testing::AssertionResult Same(const Selected& a, const Selected& b) {
+  if (a.indices == b.indices && Bits(a.values) == Bits(b.values)) {
+    return ::testing::AssertionSuccess();
+  }
+  std::size_t j = 0;
+  const std::size_t both = std::min(a.indices.size(), b.indices.size());
+  while (j < both && a.indices[j] == b.indices[j] && Bits(a.values[j]) == Bits(b.values[j])) ++j;
+  const auto entry = [j](const Selected& of) {
+    return j == of.indices.size()
+               ? std::string("nothing")
+               : std::to_string(of.indices[j]) + " with " + std::to_string(of.values[j]);
+  };
+  return ::testing::AssertionFailure()
+         << "entry " << j << " is " << entry(a) << ", and " << entry(b);
+}
+
+// The elements of x that satisfy `is`.
+template <class Is>
+Selected Where(const std::vector<float>& x, const Is& is) {
+  Selected selected;
+  for (std::uint32_t i = 0; i < x.size(); ++i) {
+    if (!is(x[i])) continue;
+    selected.indices.push_back(i);
+    selected.values.push_back(x[i]);
+  }
+  return selected;
+}
+
 // The indices of magnitudes above t.
 inline std::vector<std::uint32_t> Above(const std::vector<float>& x, double t) {
-  std::vector<std::uint32_t> indices;
-  for (std::uint32_t i = 0; i < x.size(); ++i) {
-    if (std::abs(static_cast<double>(x[i])) > t) indices.push_back(i);
-  }
-  return indices;
+  return Where(x, [t](double v) { return std::abs(v) > t; }).indices;
 }
+
+inline float SmallestMagnitude(const std::vector<float>& values) {
+  float smallest = kInfinity;
+  for (const float v : values) smallest = std::min(smallest, std::abs(v));
+  return smallest;
+}
+
+// x without the elements that were sent: the residual that a selection leaves.
+inline std::vector<float> Unsent(std::vector<float> x, const Selected& sent) {
+  for (const std::uint32_t i : sent.indices) x[i] = 0.0f;
+  return x;
+}
+
+// Expects bit for bit that sent and kept values are x, and that sent elements leave no residual.
+inline void ExpectNothingLost(const std::vector<float>& x, const Selected& sent,
+                              const std::vector<float>& residual) {
+  for (std::size_t j = 0; j < sent.indices.size(); ++j) {
+    ASSERT_LT(sent.indices[j], x.size());
+    ASSERT_EQ(Bits(sent.values[j]), Bits(x[sent.indices[j]])) << "element " << sent.indices[j];
+  }
+  ASSERT_EQ(Bits(residual), Bits(Unsent(x, sent)));
+}
+
+// The mean and the deviation of numbers.
+class Spread {
+ public:
+  void Add(double number) {
+    ++count_;
+    sum_ += number;
+    squares_ += number * number;
+  }
+  double mean() const { return sum_ / count_; }
+  double sigma() const { return std::sqrt(squares_ / count_ - mean() * mean()); }
+
+ private:
+  double count_ = 0;
+  double sum_ = 0;
+  double squares_ = 0;
+};
 
 // The first k elements by (|x| descending, index ascending), sorted by index.
 inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) {
@@ -354,6 +423,20 @@ inline Selected SelectInto(const Sparsifier& sparsifier, const std::vector<float
   return selected;
 }
 
-inline std::string IsaSuffix(Isa isa) { return std::string(IsaName(isa)); }
+inline std::string NamePart(const std::string& part) { return part; }
+inline std::string NamePart(Isa isa) { return std::string(IsaName(isa)); }
+inline std::string NamePart(std::size_t n) { return std::to_string(n); }
+inline std::string NamePart(DeviceKind device) {
+  return device == DeviceKind::kCuda ? "cuda" : "emulated";
+}
+
+// Names a case by its parameters, which are a tuple.
+inline constexpr auto NameOfTuple = [](const auto& instance) {
+  return std::apply(
+      [](const auto& first, const auto&... others) {
+        return CaseName((NamePart(first) + ... + ("_" + NamePart(others))));
+      },
+      instance.param);
+};
 
 }  // namespace sparfuse::testing

@@ -57,24 +57,17 @@ ProofTensor::ProofTensor(std::string_view sparsifier, ProofShape shape, double d
 }
 
 void ProofTensor::Select(const ProofVector& x, DeviceSpan<float> residual) {
-  Slot slot{{indices_.data(), indices_.size(), {}},
-            {values_.data(), values_.size(), {}},
-            indices_.size(),
-            0};
+  const std::size_t room = indices_.size();
+  Slot slot{{indices_.data(), room, {}}, {values_.data(), room, {}}, room, 0};
   sparsifier_->Select({&pool_, &workspace_, &counters_, {}}, {{x.data(), n_, {}}, residual},
                       density_, {0, name_, shape_, step_++}, state_.get(), slot);
   count_ = slot.count;
 }
 
-FibreAxis ProofAxis(std::string_view axis) {
-  return axis == "longest" ? FibreAxis::kLongest
-                           : (axis == "0" ? FibreAxis::kFirst : FibreAxis::kSecond);
-}
-
 double ProofDelta(std::string_view sparsifier, const ProofShape& shape, double density,
                   std::string_view axis) {
   const double global = KeptFraction(shape, density);
-  const double fibre = AllDimensionContraction(ElementsOf(shape), shape, density, ProofAxis(axis));
+  const double fibre = AllDimensionContraction(ElementsOf(shape), shape, density, AxisOf(axis));
   if (sparsifier == "adtopk") return fibre;
   return sparsifier == "adtopk-interleaved" ? std::min(fibre, global) : global;
 }

@@ -44,8 +44,7 @@ ProofVector NormalNumbers(std::size_t n, std::uint64_t seed, std::uint64_t step)
 // Gradients of different tails. kind 0: normal; 1: cubes of normal; 2: all of one magnitude.
 ProofVector ProofGradient(int kind, std::size_t n, std::uint64_t seed);
 
-template <class Numbers>
-double SquareOf(const Numbers& x) {
+double SquareOf(const auto& x) {
   double sum = 0;
   for (const auto v : x) sum += static_cast<double>(v) * static_cast<double>(v);
   return sum;
@@ -105,8 +104,6 @@ inline constexpr std::array kProofVariants = {
     ProofVariant{"AD, longest axis", "adtopk", "longest"},
     ProofVariant{"global top-k", "topk", "1"},
     ProofVariant{"interleaved", "adtopk-interleaved", "1"}};
-
-FibreAxis ProofAxis(std::string_view axis);
 
 // The delta of a method's contraction on a tensor of this shape.
 double ProofDelta(std::string_view sparsifier, const ProofShape& shape, double density,

@@ -27,7 +27,7 @@ void Contraction(ProofRows& rows) {
     double worst_equal = 0;
     for (const ProofShape& shape : Shapes()) {
       const std::size_t n = ElementsOf(shape);
-      const Fibres fibres = FibresOf(n, shape, ProofAxis(axis));
+      const Fibres fibres = FibresOf(n, shape, AxisOf(axis));
       for (const double density : {0.01, 0.05, 0.25}) {
         ProofTensor tensor("adtopk", shape, density, axis);
         const double left = 1 - ProofDelta("adtopk", shape, density, axis);
@@ -144,7 +144,7 @@ void Coverage(ProofRows& rows) {
   for (const ProofShape& shape : Shapes()) {
     const std::size_t n = ElementsOf(shape);
     for (const std::string axis : {"1", "0", "longest"}) {
-      const Fibres fibres = FibresOf(n, shape, ProofAxis(axis));
+      const Fibres fibres = FibresOf(n, shape, AxisOf(axis));
       const std::size_t k = KeptCount(fibres.length, 0.05);
       ProofTensor tensor("adtopk", shape, 0.05, axis);
       tensor.Choose(ProofGradient(1, n, 9));

@@ -2,6 +2,7 @@
 // becomes a measured number beside its bound.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,15 +13,8 @@ namespace sparfuse {
 enum class Relation { kAtMost, kEquals, kAbove };
 
 constexpr std::string_view RelationSign(Relation relation) {
-  switch (relation) {
-    case Relation::kAtMost:
-      return "<=";
-    case Relation::kEquals:
-      return "=";
-    case Relation::kAbove:
-      return ">";
-  }
-  return "?";
+  constexpr std::string_view kSigns[] = {"<=", "=", ">"};
+  return kSigns[static_cast<std::size_t>(relation)];
 }
 
 struct ProofRow {

@@ -6,7 +6,6 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <string>
 
 #include "core/base/error.hpp"
 
@@ -163,23 +162,20 @@ void EncodeBlocks(const BlockForm& form, std::span<const float> values, std::spa
 void DecodeBlocks(const BlockForm& form, std::span<const std::byte> payload, std::span<float> out,
                   std::string_view what) {
   const std::size_t n = out.size();
-  const auto refuse = [&](const std::string& why) {
-    SPARFUSE_THROW(kComm, std::string(what) + ": " + why);
-  };
+  const auto refuse = [&](const auto&... why) { SPARFUSE_THROW(kComm, what, ": ", why...); };
   if (payload.size() != form.Bytes(n)) {
-    refuse(std::to_string(payload.size()) + " bytes: expected " + std::to_string(form.Bytes(n)) +
-           " for " + std::to_string(n) + " elements");
+    refuse(payload.size(), " bytes: expected ", form.Bytes(n), " for ", n, " elements");
   }
   const auto* const scales = reinterpret_cast<const float*>(payload.data());
   const std::byte* const codes = payload.data() + form.CodesAt(n);
   for (std::size_t begin = 0; begin < n; begin += form.block) {
     const float scale = scales[begin / form.block];
     if (!std::isfinite(scale) || std::signbit(scale)) {
-      refuse("a scale of " + std::to_string(scale) + "; expected a finite scale of at least 0");
+      refuse("a scale of ", scale, "; expected a finite scale of at least 0");
     }
     const auto part = out.subspan(begin, std::min(form.block, n - begin));
     if (!DecodeBlock(form.code, codes + form.CodeBytes(begin), scale, part)) {
-      refuse("an invalid code at or after element " + std::to_string(begin));
+      refuse("an invalid code at or after element ", begin);
     }
   }
 }

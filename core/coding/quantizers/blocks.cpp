@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -80,8 +79,7 @@ class Blocks final : public Quantizer {
       CheckScale(*this, scale);
       const auto part = std::span(decoded).first(count);
       if (!DecodeBlock(form_.code, codes + form_.CodeBytes(begin + at), scale, part)) {
-        SPARFUSE_THROW(kComm, std::string(name()) + ": an invalid code at or after element " +
-                                  std::to_string(begin + at));
+        SPARFUSE_THROW(kComm, name(), ": an invalid code at or after element ", begin + at);
       }
       for (std::size_t i = 0; i < count; ++i) out[at + i] += decoded[i];
     }
@@ -92,25 +90,16 @@ class Blocks final : public Quantizer {
   std::uint64_t seed_;
 };
 
-template <BlockCode kCode>
-std::unique_ptr<Quantizer> Make(const Options& resolved, std::uint64_t seed) {
-  return std::make_unique<Blocks>(
-      BlockForm{kCode, CheckedBlock(kNames[static_cast<std::size_t>(kCode)], resolved),
-                RoundsAtRandom(resolved)},
-      seed);
-}
-
-QuantizerDescriptor Descriptor(BlockCode code,
-                               std::unique_ptr<Quantizer> (*make)(const Options&, std::uint64_t)) {
-  return {.name = kNames[static_cast<std::size_t>(code)],
-          .paper = code == BlockCode::kFp8 ? "Micikevicius et al., FP8 Formats, 2022"
-                                           : "Wang et al., ZeRO++, 2023",
-          .revision = 1,
-          .unbiased = false,
-          .needs_feedback = false,
-          .deviations = "",
-          .options = {BlockOption(), RoundingOption()},
-          .make = make};
+QuantizerDescriptor Descriptor(BlockCode code) {
+  return {
+      .name = kNames[static_cast<std::size_t>(code)],
+      .paper = code == BlockCode::kFp8 ? "Micikevicius et al., FP8 Formats, 2022"
+                                       : "Wang et al., ZeRO++, 2023",
+      .options = {BlockOption(), RoundingOption()},
+      .make = [code](const Options& resolved, std::uint64_t seed) -> std::unique_ptr<Quantizer> {
+        const std::size_t block = CheckedBlock(kNames[static_cast<std::size_t>(code)], resolved);
+        return std::make_unique<Blocks>(BlockForm{code, block, RoundsAtRandom(resolved)}, seed);
+      }};
 }
 
 }  // namespace
@@ -133,17 +122,13 @@ bool RoundsAtRandom(const Options& resolved) {
 std::size_t CheckedBlock(std::string_view owner, const Options& resolved) {
   const std::int64_t block = IntOption(resolved, "block");
   SPARFUSE_REQUIRE(block == 32 || block == 64 || block == 128 || block == 256 || block == 1024,
-                   std::string(owner) + ": block = " + std::to_string(block) +
-                       ": expected 32, 64, 128, 256 or 1024");
+                   owner, ": block = ", block, ": expected 32, 64, 128, 256 or 1024");
   return static_cast<std::size_t>(block);
 }
 
 std::span<const QuantizerDescriptor> BlockQuantizers() {
   static const std::vector<QuantizerDescriptor> table = {
-      Descriptor(BlockCode::kInt8, Make<BlockCode::kInt8>),
-      Descriptor(BlockCode::kInt4, Make<BlockCode::kInt4>),
-      Descriptor(BlockCode::kFp8, Make<BlockCode::kFp8>),
-  };
+      Descriptor(BlockCode::kInt8), Descriptor(BlockCode::kInt4), Descriptor(BlockCode::kFp8)};
   return table;
 }
 

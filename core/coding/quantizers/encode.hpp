@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "core/base/cpu.hpp"
@@ -13,6 +16,12 @@
 #include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {
+
+// QuantizerDescriptor::make of a quantizer without options and random numbers.
+template <class T>
+std::unique_ptr<Quantizer> MakePlainQuantizer(const Options& /*resolved*/, std::uint64_t /*seed*/) {
+  return std::make_unique<T>();
+}
 
 QuantizerDescriptor Fp32Descriptor();
 QuantizerDescriptor Fp16Descriptor();
@@ -38,8 +47,7 @@ SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
 void CheckScale(const Quantizer& quantizer, float scale);
 
 // Calls body(begin, size) for the blocks of n elements, kBlock each; chunks of them on the pool.
-template <class Body>
-void ForBlocks(std::size_t n, ThreadPool& pool, const Body& body) {
+void ForBlocks(std::size_t n, ThreadPool& pool, const auto& body) {
   const std::size_t chunk = n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk;
   pool.ParallelFor((n + chunk - 1) / chunk, [&](std::size_t c, int) {
     const std::size_t end = std::min(n, (c + 1) * chunk);
@@ -51,9 +59,8 @@ void ForBlocks(std::size_t n, ThreadPool& pool, const Body& body) {
 
 // Makes the first pass over x: adds the residual and calls body(begin, size) for each finite block
 // while it is in cache. Throws Error{kNumeric} if a block is not finite.
-template <class Body>
 void ForInputBlocks(const QuantizeContext& context, SelectInput& input, const TensorInfo& info,
-                    const Body& body) {
+                    const auto& body) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   const float* const gradient = input.gradient;
   float* const residual = input.residual;
@@ -74,29 +81,12 @@ void ForInputBlocks(const QuantizeContext& context, SelectInput& input, const Te
 // Arguments of Quantizer::EncodeOnDevice.
 struct DeviceEncode {
   const DeviceContext& context;
+  int rank;
   const SelectSource& source;
+  const TensorInfo& info;
   DeviceSpan<std::byte> out;
   std::uint32_t* not_finite;
 };
-
-// Checks and returns the arguments of Quantizer::EncodeOnDevice. Throws Error{kConfig};
-// Error{kInternal} for memory that is not on the stream's device.
-DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
-                           const TensorInfo& info);
-
-// fp32.cpp, fp16.cpp, qsgd.cpp and sign.cpp describe the bytes of the codes.
-void EncodeFp32OnDevice(const DeviceEncode& encode);
-void EncodeFp16OnDevice(const DeviceEncode& encode);
-void EncodeSignOnDevice(const DeviceEncode& encode);
-
-// Buckets of `bucket` elements, or one bucket (0). EncodeQsgdOnDevice rounds by the RandomStream of
-// `key`.
-struct QsgdForm {
-  float levels;
-  std::size_t bucket;
-  std::size_t codes_at;  // bytes of the norms
-};
-void EncodeQsgdOnDevice(const DeviceEncode& encode, const QsgdForm& form, std::uint64_t key);
 
 // Arguments of Quantizer::AccumulateOnDevice.
 struct DeviceAccumulate {
@@ -107,9 +97,38 @@ struct DeviceAccumulate {
   std::uint64_t* fault;
 };
 
-void AccumulateFp32OnDevice(const DeviceAccumulate& accumulate);
-void AccumulateFp16OnDevice(const DeviceAccumulate& accumulate);
-void AccumulateQsgdOnDevice(const DeviceAccumulate& accumulate, const QsgdForm& form);
-void AccumulateSignOnDevice(const DeviceAccumulate& accumulate);
+// A quantizer with kernels. EncodeThere and AccumulateThere do the work of EncodeOnDevice, whose
+// arguments have been checked, and of AccumulateOnDevice.
+class DeviceQuantizer : public Quantizer {
+ public:
+  bool WorksOnDevice() const noexcept final { return true; }
+  void EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
+                      const TensorInfo& info, DeviceSpan<std::byte> out,
+                      std::uint32_t* not_finite) const final;
+  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
+                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const final;
+
+ protected:
+  virtual void EncodeThere(const DeviceEncode& encode) const = 0;
+  virtual void AccumulateThere(const DeviceAccumulate& accumulate) const = 0;
+};
+
+// The norm as a float might be rounded below the largest magnitude, or overflow; this prevents
+// both, so that no level is above q.
+SPARFUSE_HOST_DEVICE float QsgdNorm(double sum_squares, std::uint32_t max_key) {
+  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
+  const double root = std::sqrt(sum_squares);
+  const auto norm = static_cast<float>(root < kMost ? root : kMost);
+  const auto largest = std::bit_cast<float>(max_key);
+  return norm < largest ? largest : norm;
+}
+
+// The step between levels. Level q must not overflow, but q times norm / q can, by rounding.
+SPARFUSE_HOST_DEVICE float QsgdStep(float norm, float levels) {
+  const float step = norm / levels;
+  return KeyOf(step * levels) < kInfinityKey
+             ? step
+             : std::bit_cast<float>(std::bit_cast<std::uint32_t>(step) - 1);
+}
 
 }  // namespace sparfuse

@@ -12,11 +12,10 @@
 //                not measured, is 7 us; memory alone needs 5.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
+#include "core/coding/quantizers/encode.hpp"
 #include "core/coding/quantizers/scalar_codes.hpp"
 #include "core/device/kernel.hpp"
 #include "core/device/quads.hpp"
@@ -34,8 +33,7 @@ struct EncodeInput {
   std::uint32_t* not_finite;
 
   // Returns x of an element, and notes the element if x is not finite.
-  template <class Block>
-  SPARFUSE_DEVICE float Checked(Block& block, std::size_t i, float gradient_value,
+  SPARFUSE_DEVICE float Checked(auto& block, std::size_t i, float gradient_value,
                                 float residual_value) const {
     const float x = residual == nullptr ? gradient_value : gradient_value + residual_value;
     if ((BitsOf(x) & ~kSignBit) >= kInfinityKey) {
@@ -51,13 +49,11 @@ template <bool kHalves>
 struct EncodeWhole {
   static constexpr const char* kName = kHalves ? "EncodeWhole<fp16>" : "EncodeWhole<fp32>";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;  // without skew
   EncodeInput input;
   std::byte* out;  // 4-byte aligned
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     Float4 x[kQuadsPerThread];
     Float4 kept[kQuadsPerThread];
     for (int j = 0; j < kQuadsPerThread; ++j) {
@@ -109,8 +105,7 @@ SPARFUSE_DEVICE bool IsSafe(std::uint32_t max_key) {
 }
 
 // Loads a thread's elements of a block of x, 0 after the end, and writes x to the residual.
-template <class Block>
-SPARFUSE_DEVICE void LoadOwn(Block& block, const EncodeInput& input, std::size_t begin, float* x) {
+SPARFUSE_DEVICE void LoadOwn(auto& block, const EncodeInput& input, std::size_t begin, float* x) {
   float kept[kOwn];
   for (std::uint32_t k = 0; k < kOwn; ++k) {
     const std::size_t i = begin + OwnElement(block.thread(), k);
@@ -144,7 +139,6 @@ SPARFUSE_DEVICE double SumOneByOne(const float* x, std::size_t size) {
 // Computes each block's sum of squares or of magnitudes, its largest key, and the sign words of x.
 template <bool kSquares>
 struct MeasureBlocks {
-  static constexpr const char* kName = "MeasureBlocks";
   static constexpr int kThreads = kMeasureThreads;
   struct Shared {
     float chains[kMeasureThreads];
@@ -155,8 +149,7 @@ struct MeasureBlocks {
   std::uint32_t* largest;  // [blocks]
   std::uint32_t* words;    // or null
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::size_t begin = std::size_t{block.block()} * kBlock;
     float x[kOwn];
     LoadOwn(block, input, begin, x);
@@ -193,8 +186,7 @@ struct MeasureBlocks {
 
  private:
   // A warp has sixteen elements of each of two rounds at a time: half of a word of each.
-  template <class Block>
-  SPARFUSE_DEVICE void Pack(Block& block, std::size_t begin, const float* x) const {
+  SPARFUSE_DEVICE void Pack(auto& block, std::size_t begin, const float* x) const {
     for (std::uint32_t k = 0; k < kOwn; k += 2) {
       const std::size_t i = begin + OwnElement(block.thread(), k);
       const std::uint32_t low = block.Ballot(i < input.n && x[k] >= 0.0f);
@@ -206,26 +198,10 @@ struct MeasureBlocks {
   }
 };
 
-// The norm as a float might round below the largest magnitude or overflow; this prevents both.
-SPARFUSE_DEVICE float QsgdNorm(double sum_squares, std::uint32_t max_key) {
-  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
-  const double root = std::sqrt(sum_squares);
-  const auto norm = static_cast<float>(root < kMost ? root : kMost);
-  const float largest = FloatOf(max_key);
-  return norm < largest ? largest : norm;
-}
-
-// The step between levels. Level q must not overflow, but q times norm / q can, by rounding.
-SPARFUSE_DEVICE float QsgdStep(float norm, float levels) {
-  const float step = norm / levels;
-  return (BitsOf(step * levels) & ~kSignBit) < kInfinityKey ? step : FloatOf(BitsOf(step) - 1);
-}
-
 // One block. Sums the blocks' sums, one after another, and writes the head of the payload: the mean
 // of magnitudes, or the norm from squares.
 template <bool kSquares>
 struct ChainBlocks {
-  static constexpr const char* kName = "ChainBlocks";
   static constexpr int kThreads = 256;
   struct Shared {
     double sums[kThreads];
@@ -236,8 +212,7 @@ struct ChainBlocks {
   std::size_t n;
   float* head;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     double sum = 0;
     std::uint32_t key = 0;
     for (std::size_t begin = 0; begin < size; begin += kThreads) {
@@ -257,15 +232,12 @@ struct ChainBlocks {
 };
 
 struct KeepBesideSigns {
-  static constexpr const char* kName = "KeepBesideSigns";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   float* residual;
   const float* scale;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const float magnitude = *scale;
     Float4 x[kQuadsPerThread];
     for (int j = 0; j < kQuadsPerThread; ++j) {
@@ -312,7 +284,6 @@ struct LevelCoding {
 
 // Buckets of at most kBlock elements, a power of two from 64.
 struct EncodeBuckets {
-  static constexpr const char* kName = "EncodeBuckets";
   static constexpr int kThreads = kMeasureThreads;
   static constexpr std::uint32_t kLeast = 64;
   static constexpr std::uint32_t kMostChains = kBlock / kLeast * kLanes;  // of one round each
@@ -327,8 +298,7 @@ struct EncodeBuckets {
   std::uint32_t bucket;
   float* norms;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::size_t begin = std::size_t{block.block()} * kBlock;
     float x[kOwn];
     LoadOwn(block, input, begin, x);
@@ -393,10 +363,8 @@ struct EncodeBuckets {
 
 // Encodes x, which has been measured as one bucket.
 struct EncodeLevels {
-  static constexpr const char* kName = "EncodeLevels";
   static constexpr int kThreads = kElementwiseThreads;
   static constexpr std::uint32_t kPerThread = 8;
-  using Shared = NoShared;
   const float* x;
   std::size_t n;
   LevelCoding coding;
@@ -406,8 +374,7 @@ struct EncodeLevels {
     return (n + kPerThread * kThreads - 1) / (kPerThread * kThreads);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const float step = QsgdStep(*norm, coding.levels);
     const std::size_t first = std::size_t{block.block()} * kPerThread * kThreads + block.thread();
     float values[kPerThread];
@@ -431,8 +398,7 @@ SPARFUSE_DEVICE bool IsScale(float scale) { return BitsOf(scale) < kInfinityKey;
 
 // Decoders of payloads. A word has the codes of kPerWord elements. Word returns word w, Head the
 // data that the elements of its bucket share. Corrupt data clear *good.
-struct DecodeFp32 {
-  static constexpr std::uint32_t kPerWord = 1;
+struct DecodeWhole {
   static constexpr std::uint32_t bucket = 0;  // one
 
   SPARFUSE_DEVICE std::uint32_t Word(const std::byte* payload, std::size_t w) const {
@@ -442,6 +408,11 @@ struct DecodeFp32 {
                              bool* /*good*/) const {
     return 0;
   }
+};
+
+struct DecodeFp32 : DecodeWhole {
+  static constexpr std::uint32_t kPerWord = 1;
+
   SPARFUSE_DEVICE float Element(std::uint32_t word, unsigned /*v*/, float /*head*/,
                                 bool* good) const {
     *good &= (word & ~kSignBit) < kInfinityKey;
@@ -449,17 +420,9 @@ struct DecodeFp32 {
   }
 };
 
-struct DecodeFp16 {
+struct DecodeFp16 : DecodeWhole {
   static constexpr std::uint32_t kPerWord = 2;
-  static constexpr std::uint32_t bucket = 0;
 
-  SPARFUSE_DEVICE std::uint32_t Word(const std::byte* payload, std::size_t w) const {
-    return reinterpret_cast<const std::uint32_t*>(payload)[w];
-  }
-  SPARFUSE_DEVICE float Head(const std::byte* /*payload*/, std::size_t /*w*/,
-                             bool* /*good*/) const {
-    return 0;
-  }
   SPARFUSE_DEVICE float Element(std::uint32_t word, unsigned v, float /*head*/, bool* good) const {
     const std::uint32_t code = word >> 16 * v & 0xffffu;
     *good &= (code & 0x7fffu) < kHalfInfinity;
@@ -509,7 +472,6 @@ struct DecodeSign {
 // output need no more than 4-byte alignment.
 template <class Decode>
 struct AccumulateEncoded {
-  static constexpr const char* kName = "AccumulateEncoded";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerThread = 16;
   static constexpr std::uint32_t kPerWarp = kWarp * kPerThread;
@@ -529,8 +491,7 @@ struct AccumulateEncoded {
   float* out;
   std::uint64_t* fault;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::size_t begin =
         std::size_t{block.block()} * kPerBlock + std::size_t{block.warp()} * kPerWarp;
     float* const of_warp = shared.sums + block.warp() * kPerWarp;
@@ -586,8 +547,7 @@ struct AccumulateEncoded {
 
   // Reports the first corrupt element from `begin` on, of payload p or the next payload with one.
   // The padding of a last word is no element.
-  template <class Block>
-  SPARFUSE_DEVICE void Report(Block& block, std::uint32_t p, std::size_t begin) const {
+  SPARFUSE_DEVICE void Report(auto& block, std::uint32_t p, std::size_t begin) const {
     for (; p < size; ++p) {
       for (std::size_t i = begin; i < n; ++i) {
         const std::size_t w = i / kPerWord;

@@ -5,16 +5,15 @@
 // Source:      P. Micikevicius et al., "Mixed precision training", ICLR 2018 (half-precision
 //              gradients).
 // Deviations:  no loss scaling: error feedback keeps the values below the range of a half.
-#include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
 namespace {
 
-class Fp16 final : public Quantizer {
+class Fp16 final : public DeviceQuantizer {
  public:
   std::string_view name() const noexcept override { return "fp16"; }
 
@@ -41,42 +40,27 @@ class Fp16 final : public Quantizer {
     const auto* const codes = reinterpret_cast<const std::uint16_t*>(payload.data());
     const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
     if (kernels.half_add(codes + begin, out.size(), out.data()) >= kHalfInfinity) {
-      SPARFUSE_THROW(kComm, "fp16: an element at or after " + std::to_string(begin) +
-                                " is not finite; expected a payload of Encode");
+      SPARFUSE_THROW(kComm, "fp16: an element at or after ", begin,
+                     " is not finite; expected a payload of Encode");
     }
   }
 
-  bool WorksOnDevice() const noexcept override { return true; }
+  void EncodeThere(const DeviceEncode& encode) const override { EncodeWholeOnDevice<true>(encode); }
 
-  void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
-                      const TensorInfo& info, DeviceSpan<std::byte> out,
-                      std::uint32_t* not_finite) const override {
-    EncodeFp16OnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info));
-  }
-
-  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
-                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
-    AccumulateFp16OnDevice({context, payloads, scale, out, fault});
+  void AccumulateThere(const DeviceAccumulate& accumulate) const override {
+    AccumulateDecoded(accumulate, gpu::DecodeFp16{});
   }
 };
-
-std::unique_ptr<Quantizer> Make(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return std::make_unique<Fp16>();
-}
 
 }  // namespace
 
 QuantizerDescriptor Fp16Descriptor() {
   return {.name = "fp16",
           .paper = "Micikevicius et al., ICLR 2018",
-          .revision = 1,
-          .unbiased = false,
-          .needs_feedback = false,
           .deviations =
               "Gradients are not scaled before rounding: error feedback keeps values below the "
               "range of a half, and values above it saturate at 65504.",
-          .options = {},
-          .make = Make};
+          .make = MakePlainQuantizer<Fp16>};
 }
 
 }  // namespace sparfuse

@@ -1,16 +1,14 @@
 // Encodes whole tensors unchanged (fp32), for runs that send dense tensors in a sparse payload
 // without compression.
-#include <bit>
 #include <cstring>
-#include <string>
 
 #include "core/base/error.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 
 namespace sparfuse {
 namespace {
 
-class Fp32 final : public Quantizer {
+class Fp32 final : public DeviceQuantizer {
  public:
   std::string_view name() const noexcept override { return "fp32"; }
 
@@ -35,26 +33,21 @@ class Fp32 final : public Quantizer {
     const auto* const values = reinterpret_cast<const float*>(payload.data()) + begin;
     bool finite = true;
     for (std::size_t i = 0; i < out.size(); ++i) {
-      finite &= (std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu) < kInfinityKey;
+      finite &= KeyOf(values[i]) < kInfinityKey;
       out[i] += values[i];
     }
     if (!finite) {
-      SPARFUSE_THROW(kComm, "fp32: an element at or after " + std::to_string(begin) +
-                                " is not finite; expected a payload of Encode");
+      SPARFUSE_THROW(kComm, "fp32: an element at or after ", begin,
+                     " is not finite; expected a payload of Encode");
     }
   }
 
-  bool WorksOnDevice() const noexcept override { return true; }
-
-  void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
-                      const TensorInfo& info, DeviceSpan<std::byte> out,
-                      std::uint32_t* not_finite) const override {
-    EncodeFp32OnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info));
+  void EncodeThere(const DeviceEncode& encode) const override {
+    EncodeWholeOnDevice<false>(encode);
   }
 
-  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
-                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
-    AccumulateFp32OnDevice({context, payloads, scale, out, fault});
+  void AccumulateThere(const DeviceAccumulate& accumulate) const override {
+    AccumulateDecoded(accumulate, gpu::DecodeFp32{});
   }
 };
 
@@ -63,14 +56,8 @@ class Fp32 final : public Quantizer {
 QuantizerDescriptor Fp32Descriptor() {
   return {.name = "fp32",
           .paper = "none: the reference",
-          .revision = 1,
           .unbiased = true,
-          .needs_feedback = false,
-          .deviations = "",
-          .options = {},
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Quantizer> {
-            return std::make_unique<Fp32>();
-          }};
+          .make = MakePlainQuantizer<Fp32>};
 }
 
 }  // namespace sparfuse

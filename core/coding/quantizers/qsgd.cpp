@@ -5,21 +5,20 @@
 //              communication-efficient SGD via gradient quantization and encoding", NeurIPS 2017,
 //              section 3.1.
 // Deviations:  levels are sent as bytes instead of in Elias code.
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
 namespace {
 
 // Wire form: the buckets' norms, then a byte an element, padded to a multiple of four.
-class Qsgd final : public Quantizer {
+class Qsgd final : public DeviceQuantizer {
  public:
   // bucket: elements, a power of two up to kBlock; 0: the whole tensor is one.
   Qsgd(float levels, std::size_t bucket, std::uint64_t seed)
@@ -49,7 +48,7 @@ class Qsgd final : public Quantizer {
           const std::size_t count = std::min(bucket_, begin + size - at);
           BlockSums sums;
           select.measure(input.x() + at, count, kWantSquares, &sums);
-          norms[at / bucket_] = Norm(sums.sum_squares, sums.max_key);
+          norms[at / bucket_] = QsgdNorm(sums.sum_squares, sums.max_key);
           EncodeRange(input, at, count, norms[at / bucket_], stream, codes);
         }
       });
@@ -66,7 +65,7 @@ class Qsgd final : public Quantizer {
       squares += block.sum_squares;
       largest = std::max(largest, block.max_key);
     }
-    norms[0] = Norm(squares, largest);
+    norms[0] = QsgdNorm(squares, largest);
     ForBlocks(input.n, *context.pool, [&](std::size_t begin, std::size_t size) {
       EncodeRange(input, begin, size, norms[0], stream, codes);
     });
@@ -81,28 +80,39 @@ class Qsgd final : public Quantizer {
     for (std::size_t at = 0; at < out.size(); at += bucket) {
       const float norm = norms[bucket_ == 0 ? 0 : (begin + at) / bucket_];
       CheckScale(*this, norm);
-      kernels.level_add(codes + begin + at, std::min(bucket, out.size() - at), Step(norm),
-                        out.data() + at);
+      kernels.level_add(codes + begin + at, std::min(bucket, out.size() - at),
+                        QsgdStep(norm, levels_), out.data() + at);
     }
   }
 
-  bool WorksOnDevice() const noexcept override { return true; }
-
-  void EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
-                      const TensorInfo& info, DeviceSpan<std::byte> out,
-                      std::uint32_t* not_finite) const override {
-    EncodeQsgdOnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info),
-                       FormOf(source.gradient.size), StreamOf(info, rank).key());
+  void EncodeThere(const DeviceEncode& encode) const override {
+    const gpu::EncodeInput input = EncodeInputOf(encode);
+    std::byte* const out = encode.out.data;
+    const gpu::LevelCoding coding{levels_, StreamOf(encode.info, encode.rank).key(),
+                                  reinterpret_cast<std::int8_t*>(out + CodesAt(input.n)),
+                                  input.residual};
+    const DeviceContext& context = encode.context;
+    auto* const norms = reinterpret_cast<float*>(out);
+    if (bucket_ != 0) {
+      gpu::Launch(context.stream, EncodeBlocksOf(input.n),
+                  gpu::EncodeBuckets{input, coding, static_cast<std::uint32_t>(bucket_), norms},
+                  context.only_if);
+      return;
+    }
+    MeasureOnDevice<true>(encode, nullptr);
+    const float* const x = input.residual == nullptr ? input.gradient : input.residual;
+    gpu::Launch(context.stream, gpu::EncodeLevels::Blocks(input.n),
+                gpu::EncodeLevels{x, input.n, coding, norms}, context.only_if);
   }
 
-  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
-                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
-    AccumulateQsgdOnDevice({context, payloads, scale, out, fault}, FormOf(out.size));
+  void AccumulateThere(const DeviceAccumulate& accumulate) const override {
+    const int bits = bucket_ == 0 ? 63 : std::countr_zero(bucket_);
+    AccumulateDecoded(accumulate,
+                      gpu::DecodeQsgd{CodesAt(accumulate.out.size),
+                                      static_cast<std::uint32_t>(bucket_), bits, levels_});
   }
 
  private:
-  QsgdForm FormOf(std::size_t n) const { return {levels_, bucket_, CodesAt(n)}; }
-
   RandomStream StreamOf(const TensorInfo& info, int rank) const {
     return {RandomStream(seed_, info.id, info.step).At(static_cast<std::uint64_t>(rank)), info.id,
             info.step};
@@ -112,25 +122,10 @@ class Qsgd final : public Quantizer {
     return sizeof(float) * (bucket_ == 0 ? 1 : (n + bucket_ - 1) / bucket_);
   }
 
-  // The norm as a float may be rounded below the largest magnitude, or overflow. Both are
-  // corrected, so that no level is above q.
-  static float Norm(double sum_squares, std::uint32_t max_key) {
-    const double norm =
-        std::min(std::sqrt(sum_squares), static_cast<double>(std::numeric_limits<float>::max()));
-    return std::max(static_cast<float>(norm), std::bit_cast<float>(max_key));
-  }
-
-  // Returns the distance between levels. Level q must not overflow; rounding could make q * (norm /
-  // q) do so.
-  float Step(float norm) const {
-    const float step = norm / levels_;
-    return std::isfinite(step * levels_) ? step : std::nextafter(step, 0.0f);
-  }
-
   // Encodes elements [begin, begin + count), of one norm. Sends nothing if the step underflows.
   void EncodeRange(const SelectInput& input, std::size_t begin, std::size_t count, float norm,
                    const RandomStream& stream, std::int8_t* codes) const {
-    const float step = Step(norm);
+    const float step = QsgdStep(norm, levels_);
     if (step == 0.0f) {
       std::memset(codes + begin, 0, count);
       return;
@@ -150,8 +145,8 @@ std::unique_ptr<Quantizer> Make(const Options& resolved, std::uint64_t seed) {
   const std::int64_t bucket = IntOption(resolved, "bucket");
   SPARFUSE_REQUIRE(
       bucket == 0 || (bucket >= 64 && std::has_single_bit(static_cast<std::uint64_t>(bucket))),
-      "quantizer qsgd: bucket = " + std::to_string(bucket) +
-          ": expected 0 (the whole tensor) or a power of two from 64 to 4096");
+      "quantizer qsgd: bucket = ", bucket,
+      ": expected 0 (the whole tensor) or a power of two from 64 to 4096");
   return std::make_unique<Qsgd>(static_cast<float>(IntOption(resolved, "levels")),
                                 static_cast<std::size_t>(bucket), seed);
 }
@@ -162,9 +157,7 @@ QuantizerDescriptor QsgdDescriptor() {
   return {
       .name = "qsgd",
       .paper = "Alistarh et al., NeurIPS 2017",
-      .revision = 1,
       .unbiased = true,
-      .needs_feedback = false,
       .deviations = "Levels travel as bytes instead of in Elias code.",
       .options = {WholeOption("levels", 127, 1, 127, "levels between 0 and the norm of a bucket"),
                   WholeOption(

@@ -15,7 +15,7 @@ namespace sparfuse {
 namespace {
 
 std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
-  return std::string(quantizer.name()) + ": " + Describe(info) + ": ";
+  return Concat(quantizer.name(), ": ", Describe(info), ": ");
 }
 
 // Returns the bits of an element of a payload, after the payload's head.
@@ -28,8 +28,9 @@ std::size_t BitsOfElement(const Quantizer& quantizer) {
   return name == "fp16" ? 16 : 32;
 }
 
-[[noreturn]] void FailOf(std::size_t payload, const std::string& what) {
-  SPARFUSE_THROW(kComm, "quantized payload " + std::to_string(payload) + " is corrupt: " + what);
+template <class... Parts>
+[[noreturn]] void FailOf(std::size_t payload, const Parts&... what) {
+  SPARFUSE_THROW(kComm, "quantized payload ", payload, " is corrupt: ", what...);
 }
 
 // Payloads are whole words: the highest bits of the last word, after the last element, are zeros.
@@ -47,13 +48,11 @@ void CheckEncodeArguments(const Quantizer& quantizer, const SelectSource& source
                           const TensorInfo& info, std::size_t out_bytes) {
   const std::string who = Describe(quantizer, info);
   const std::size_t n = source.gradient.size;
-  SPARFUSE_REQUIRE(n >= 1, who + "the gradient is empty; expected at least one element");
-  SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n,
-                   who + "the residual has " + std::to_string(source.residual.size) +
-                       " elements; expected 0 or " + std::to_string(n));
-  SPARFUSE_REQUIRE(out_bytes == quantizer.EncodedBytes(n),
-                   who + "the buffer has " + std::to_string(out_bytes) + " bytes; expected " +
-                       std::to_string(quantizer.EncodedBytes(n)));
+  SPARFUSE_REQUIRE(n >= 1, who, "the gradient is empty; expected at least one element");
+  SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n, who, "the residual has ",
+                   source.residual.size, " elements; expected 0 or ", n);
+  SPARFUSE_REQUIRE(out_bytes == quantizer.EncodedBytes(n), who, "the buffer has ", out_bytes,
+                   " bytes; expected ", quantizer.EncodedBytes(n));
 }
 
 SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
@@ -61,8 +60,8 @@ SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
   CheckEncodeArguments(quantizer, source, info, out.size());
   if (source.gradient.stream.device.kind != DeviceKind::kHost ||
       source.residual.stream.device.kind != DeviceKind::kHost) {
-    SPARFUSE_THROW(kUnsupported,
-                   Describe(quantizer, info) + "memory on a device; Encode works on the host");
+    SPARFUSE_THROW(kUnsupported, Describe(quantizer, info),
+                   "memory on a device; Encode works on the host");
   }
   std::memset(out.last(4).data(), 0, 4);
   const bool feedback = source.residual.size != 0;
@@ -72,8 +71,8 @@ SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
 
 void CheckScale(const Quantizer& quantizer, float scale) {
   if (std::bit_cast<std::uint32_t>(scale) < kInfinityKey) return;  // neither negative nor infinite
-  SPARFUSE_THROW(kComm, std::string(quantizer.name()) + ": a scale of " + std::to_string(scale) +
-                            "; expected a finite scale of at least 0");
+  SPARFUSE_THROW(kComm, quantizer.name(), ": a scale of ", scale,
+                 "; expected a finite scale of at least 0");
 }
 
 void AccumulateQuantized(const Quantizer& quantizer,
@@ -81,16 +80,14 @@ void AccumulateQuantized(const Quantizer& quantizer,
                          std::span<float> out, ThreadPool& pool) {
   const std::size_t n = out.size();
   for (std::size_t p = 0; p < payloads.size(); ++p) {
-    if (payloads[p].size() == quantizer.EncodedBytes(n)) {
-      if (!PaddingIsZero(quantizer, payloads[p], n)) {
-        FailOf(p, std::string(quantizer.name()) + ": it has more than " + std::to_string(n) +
-                      " elements; expected the number that was encoded");
-      }
-      continue;
+    if (payloads[p].size() != quantizer.EncodedBytes(n)) {
+      FailOf(p, quantizer.name(), ": ", payloads[p].size(), " bytes; expected ",
+             quantizer.EncodedBytes(n), " for ", n, " elements");
     }
-    FailOf(p, std::string(quantizer.name()) + ": " + std::to_string(payloads[p].size()) +
-                  " bytes; expected " + std::to_string(quantizer.EncodedBytes(n)) + " for " +
-                  std::to_string(n) + " elements");
+    if (!PaddingIsZero(quantizer, payloads[p], n)) {
+      FailOf(p, quantizer.name(), ": it has more than ", n,
+             " elements; expected the number that was encoded");
+    }
   }
   quantizer.Accumulate(payloads, scale, out, pool);
 }
@@ -129,8 +126,7 @@ const QuantizerDescriptor& FindQuantizer(std::string_view name) {
       known.emplace_back(descriptor.name);
     }
   }
-  SPARFUSE_THROW(kConfig,
-                 "unknown quantizer \"" + std::string(name) + "\"" + Suggestion(name, known));
+  SPARFUSE_THROW(kConfig, "unknown quantizer \"", name, "\"", Suggestion(name, known));
 }
 
 }  // namespace sparfuse

@@ -104,11 +104,11 @@ void AccumulateQuantized(const Quantizer& quantizer,
 struct QuantizerDescriptor {
   std::string_view name;  // stable: results are keyed by it
   std::string_view paper;
-  int revision;                 // raised when results may change
-  bool unbiased;                // E[decoded] = x over the quantizer's random numbers
-  bool needs_feedback;          // does not converge without a residual
-  std::string_view deviations;  // differences from the paper, a sentence each, or ""
-  std::vector<OptionSpec> options;
+  int revision = 1;                  // raised when results may change
+  bool unbiased = false;             // E[decoded] = x over the quantizer's random numbers
+  bool needs_feedback = false;       // does not converge without a residual
+  std::string_view deviations = "";  // differences from the paper, a sentence each, or ""
+  std::vector<OptionSpec> options = {};
   std::function<std::unique_ptr<Quantizer>(const Options& resolved, std::uint64_t seed)> make;
 };
 

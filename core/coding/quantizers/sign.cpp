@@ -4,18 +4,17 @@
 //              and other gradient compression schemes", ICML 2019, algorithm 1.
 // Deviations:  none known. A zero counts as positive.
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/encode_device.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
 namespace {
 
 // Wire form: the scale, then words of 32 signs, the first in the lowest bit, 1 for x >= 0.
-class Sign final : public Quantizer {
+class Sign final : public DeviceQuantizer {
  public:
   std::string_view name() const noexcept override { return "sign"; }
 
@@ -56,26 +55,21 @@ class Sign final : public Quantizer {
     QuantizeKernelsFor(ActiveIsa()).sign_add(words + begin / 32, out.size(), scale, out.data());
   }
 
-  bool WorksOnDevice() const noexcept override { return true; }
-
-  void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
-                      const TensorInfo& info, DeviceSpan<std::byte> out,
-                      std::uint32_t* not_finite) const override {
-    EncodeSignOnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info));
+  void EncodeThere(const DeviceEncode& encode) const override {
+    MeasureOnDevice<false>(encode,
+                           reinterpret_cast<std::uint32_t*>(encode.out.data + sizeof(float)));
+    const gpu::EncodeInput input = EncodeInputOf(encode);
+    if (input.residual == nullptr) return;
+    const gpu::Quads quads = gpu::QuadsOf(input.n, input.residual);
+    const auto* const scale = reinterpret_cast<const float*>(encode.out.data);
+    gpu::Launch(encode.context.stream, gpu::ElementwiseBlocks(quads),
+                gpu::KeepBesideSigns{quads, input.residual, scale}, encode.context.only_if);
   }
 
-  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
-                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
-    AccumulateSignOnDevice({context, payloads, scale, out, fault});
+  void AccumulateThere(const DeviceAccumulate& accumulate) const override {
+    AccumulateDecoded(accumulate, gpu::DecodeSign{});
   }
 };
-
-// Takes the lowest remaining bit of `word`, as a byte.
-std::byte TakeSign(std::uint32_t& word) {
-  const auto sign = static_cast<std::byte>(word & 1);
-  word >>= 1;
-  return sign;
-}
 
 // Sends signs like published code that does not pack them. Wire form: the scale, then a byte a
 // sign, 1 for x >= 0.
@@ -100,7 +94,8 @@ class SignBytes final : public Quantizer {
       std::uint32_t word = 0;
       for (std::size_t i = begin; i < begin + size; ++i) {
         if (i % 32 == 0) word = packed[1 + i / 32];
-        bytes[i] = TakeSign(word);
+        bytes[i] = static_cast<std::byte>(word & 1);
+        word >>= 1;
       }
     });
   }
@@ -116,37 +111,26 @@ class SignBytes final : public Quantizer {
       out[i] += signs[i] != std::byte{0} ? scale : -scale;
     }
     if (any <= std::byte{1}) return;
-    SPARFUSE_THROW(kComm, std::string(name()) +
-                              ": a sign that is neither 0 nor 1; expected a payload of Encode");
+    SPARFUSE_THROW(kComm, name(), ": a sign that is neither 0 nor 1; expected a payload of Encode");
   }
 
  private:
   Sign signs_;
 };
 
-std::unique_ptr<Quantizer> Make(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return std::make_unique<Sign>();
-}
-
 }  // namespace
 
 QuantizerDescriptor SignDescriptor() {
   return {.name = "sign",
           .paper = "Karimireddy et al., ICML 2019",
-          .revision = 1,
-          .unbiased = false,
           .needs_feedback = true,
-          .deviations = "",
-          .options = {},
-          .make = Make};
+          .make = MakePlainQuantizer<Sign>};
 }
 
 QuantizerDescriptor SignBytesDescriptor() {
   QuantizerDescriptor descriptor = SignDescriptor();
   descriptor.name = "sign-bytes";
-  descriptor.make = [](const Options&, std::uint64_t) -> std::unique_ptr<Quantizer> {
-    return std::make_unique<SignBytes>();
-  };
+  descriptor.make = MakePlainQuantizer<SignBytes>;
   return descriptor;
 }
 

@@ -128,15 +128,11 @@ class CudaBlock {
   }
 };
 
-}  // namespace sparfuse::gpu
-
-namespace sparfuse::gpu {
-
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads)
     RunKernel(const __grid_constant__ Kernel kernel, const std::uint32_t* only_if) {
   if (only_if != nullptr && *only_if == 0) return;
-  __shared__ typename Kernel::Shared shared;
+  __shared__ SharedOf<Kernel> shared;
   CudaBlock<Kernel::kThreads> block;
   kernel(block, shared);
 }
@@ -150,7 +146,7 @@ void LaunchOnCuda(const Stream& stream, unsigned blocks, const Kernel& kernel,
                                                                                          only_if);
     status = cudaGetLastError();
   }
-  CheckStatus(status, Kernel::kName, cudaGetErrorString(status));
+  CheckStatus(status, NameOf<Kernel>(), cudaGetErrorString(status));
 }
 
 }  // namespace sparfuse::gpu

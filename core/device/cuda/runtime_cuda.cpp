@@ -31,13 +31,8 @@ std::string Room(std::size_t bytes, int device, std::string_view what) {
   std::size_t free = 0;
   std::size_t total = 0;
   const bool known = cudaMemGetInfo(&free, &total) == cudaSuccess;
-  std::string text =
-      "cannot allocate " + std::to_string(bytes) + " bytes of cuda:" + std::to_string(device);
-  if (!what.empty()) text += " for " + std::string(what);
-  if (known) {
-    text += " (" + std::to_string(free) + " of " + std::to_string(total) + " bytes are free)";
-  }
-  return text;
+  return Concat("cannot allocate ", bytes, " bytes of cuda:", device, what.empty() ? "" : " for ",
+                what, known ? Concat(" (", free, " of ", total, " bytes are free)") : "");
 }
 
 std::atomic<ReleaseCached> release_cached = nullptr;
@@ -165,8 +160,7 @@ class CudaDevices final : public Backend {
     const cudaError_t status = cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable);
     if (status != cudaSuccess) {
       Check(status, "cudaHostAlloc",
-            "cannot pin " + std::to_string(bytes) + " bytes of the host's memory for " +
-                std::string(what));
+            Concat("cannot pin ", bytes, " bytes of the host's memory for ", what));
     }
     return pointer;
   }
@@ -213,9 +207,8 @@ const char* CudaBuildInfo() noexcept {
     int nccl = 0;
     cudaRuntimeGetVersion(&runtime);
     ncclGetVersion(&nccl);
-    return "CUDA runtime " + std::to_string(runtime / 1000) + "." +
-           std::to_string(runtime % 1000 / 10) + ", NCCL " + std::to_string(nccl / 10000) + "." +
-           std::to_string(nccl / 100 % 100) + "." + std::to_string(nccl % 100);
+    return Concat("CUDA runtime ", runtime / 1000, ".", runtime % 1000 / 10, ", NCCL ",
+                  nccl / 10000, ".", nccl / 100 % 100, ".", nccl % 100);
   }();
   return info.c_str();
 }

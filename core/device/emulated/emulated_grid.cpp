@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <exception>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/kernel.hpp"
@@ -173,14 +172,12 @@ class EmulatedBlock {
     std::memcpy(values + thread(), &value, sizeof(T));
     return values;
   }
-  template <class T>
-  std::uint64_t* ShareInWarp(T value) const {
+  std::uint64_t* ShareInWarp(auto value) const {
     std::uint64_t* const values = Share(value) + warp() * kWarp;
     self_.SyncWarp();
     return values;
   }
-  template <class T>
-  std::uint64_t* ShareInBlock(T value) const {
+  std::uint64_t* ShareInBlock(auto value) const {
     self_.SyncBlock();  // lanes of a warp may be at another turn than those of the next
     self_.turn = false;
     std::uint64_t* const values = Share(value);
@@ -203,10 +200,6 @@ class EmulatedBlock {
   EmulatedThread& self_;
 };
 
-}  // namespace sparfuse::gpu
-
-namespace sparfuse::gpu {
-
 template <class Kernel>
 class EmulatedKernel {
  public:
@@ -217,10 +210,10 @@ class EmulatedKernel {
                   const std::uint32_t* only_if) {
     emulated::Enqueue(stream, [blocks, kernel, only_if] {
       if (only_if != nullptr && *only_if == 0) return;
-      RunGrid(blocks, Kernel::kThreads, sizeof(typename Kernel::Shared),
+      RunGrid(blocks, Kernel::kThreads, sizeof(SharedOf<Kernel>),
               [&kernel](EmulatedThread& thread, void* shared) {
                 EmulatedBlock<Kernel::kThreads> block(thread);
-                kernel(block, *static_cast<typename Kernel::Shared*>(shared));
+                kernel(block, *static_cast<SharedOf<Kernel>*>(shared));
               });
     });
   }

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "core/device/backend.hpp"
@@ -163,16 +162,14 @@ class EmulatedDevices final : public Backend {
       status = kOutOfMemoryStatus;
     }
     if (status != kSuccess) {
-      std::string text =
-          "cannot allocate " + std::to_string(bytes) + " bytes of the emulated device";
-      if (!what.empty()) text += " for " + std::string(what);
-      CheckStatus(status, "Allocate", "out of memory", text);
+      CheckStatus(status, "Allocate", "out of memory",
+                  Concat("cannot allocate ", bytes, " bytes of the emulated device",
+                         what.empty() ? "" : " for ", what));
     }
     void* const pointer =
         std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (pointer == nullptr) {
-      SPARFUSE_THROW(kOutOfMemory,
-                     "cannot allocate " + std::to_string(bytes) + " bytes on the host");
+      SPARFUSE_THROW(kOutOfMemory, "cannot allocate ", bytes, " bytes on the host");
     }
     memory.used += bytes;
     ++memory.allocations;

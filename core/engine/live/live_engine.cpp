@@ -470,7 +470,7 @@ void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   buffers.shape.tensors = memory.tensors;
   if (made) {
     memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
-    memory.place = TextOf(collective.descriptor().name, " on ", ChannelName(exchange.channel), ", ",
+    memory.place = Concat(collective.descriptor().name, " on ", ChannelName(exchange.channel), ", ",
                           range.begin, " to ", range.end);
     if (memory.state) LoadInto(*memory.state, range, memory.place);
   }

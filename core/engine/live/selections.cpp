@@ -52,7 +52,7 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
     const bool one_tensor = range == tensor.range();
     selection.range = range;
     selection.device = where;
-    selection.place = TextOf("selection of ", range.begin, " to ", range.end, ", residual \"",
+    selection.place = Concat("selection of ", range.begin, " to ", range.end, ", residual \"",
                              sparsify.residual, "\"");
     selection.name = one_tensor ? tensor.name : "the unit that begins with " + tensor.name;
     selection.info.id = static_cast<std::uint32_t>(first);

@@ -13,9 +13,7 @@ namespace sparfuse::gpu {
 
 template <bool kNesterov>
 struct AdvanceVelocities {
-  static constexpr const char* kName = "AdvanceVelocities";
   static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
   Quads quads;
   const float* gradient;
   const float* factor;  // or null
@@ -23,8 +21,7 @@ struct AdvanceVelocities {
   float* velocity;
   float* growth;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const float scale = factor == nullptr ? 1.0f : *factor;
     Float4 g[kQuadsPerThread];
     Float4 u[kQuadsPerThread];
@@ -50,10 +47,8 @@ struct AdvanceVelocities {
 };
 
 struct MaskVelocities {
-  static constexpr const char* kName = "MaskVelocities";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kPerThread = 4;
-  using Shared = NoShared;
   const std::uint32_t* indices;
   const SlotReport* report;
   std::uint32_t capacity;
@@ -64,8 +59,7 @@ struct MaskVelocities {
     return capacity / (4 * kPerThread * kThreads) + 1;
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t count = report->count < capacity ? report->count : capacity;
     const std::uint64_t step = std::uint64_t{block.blocks()} * kPerThread * kThreads;
     for (std::uint64_t at = std::uint64_t{block.block()} * kPerThread * kThreads; at < count;

@@ -14,15 +14,13 @@
 namespace sparfuse::gpu {
 
 struct SumSquaresOfTiles {
-  static constexpr const char* kName = "SumSquaresOfTiles";
   static constexpr int kThreads = kNormThreads;
-  using Shared = NoShared;
   Quads quads;  // without skew: if x is not aligned, with loads of one element
   const float* x;
   double* tiles;
 
   template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(Block& block, NoShared&) const {
     constexpr int kRows = kNormRows;
     const std::uint32_t first =
         (block.block() * Block::kWarps + block.warp()) * kRows * kWarp + block.lane();
@@ -44,17 +42,14 @@ struct SumSquaresOfTiles {
 
 // Sums the tiles. If `factor` is given, also computes ClipFactor from the sum.
 struct SumTiles {
-  static constexpr const char* kName = "SumTiles";
   static constexpr int kThreads = kNormThreads;
-  using Shared = NoShared;
   const double* tiles;
   std::size_t size;
   double* sum;    // or null
   float* factor;  // or null
   double max_norm;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     double own = 0;
     for (std::size_t t = block.thread(); t < size; t += kThreads) own += tiles[t];
     const double all = block.Sum(own);

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "core/sparsify/scan/scan.hpp"
@@ -33,9 +32,6 @@ struct Fibres {
   std::size_t count() const { return outer * inner; }
 };
 
-// The product of the extents: 1 of {}.
-std::size_t ElementsOf(std::span<const std::int64_t> shape);
-
 // The fibres of a row-major tensor; one fibre if it has fewer than two dimensions.
 // Precondition: the product of the extents is n, or the shape is empty.
 Fibres FibresOf(std::size_t n, std::span<const std::int64_t> shape, FibreAxis axis);
@@ -48,12 +44,6 @@ Fibres FibresOf(std::size_t n, std::span<const std::int64_t> shape, FibreAxis ax
 // than k elements reach the bound, `fallbacks` is raised and the block of fibres is read again.
 void SelectFibres(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                   const Fibres& fibres, std::size_t k, Slot& slot);
-
-// SelectFibres on a device. Preconditions: 1 <= k < fibres.length; the slot has room. Cost: one
-// launch and one read of x if fibres are contiguous or a slice of them has at most 8192 elements.
-// Otherwise two launches; fibres of more than 1024 elements take four, and two more passes.
-void SelectFibresOnDevice(const DeviceContext& context, const SelectSource& source,
-                          const Fibres& fibres, std::size_t k, DeviceSlot& slot);
 
 std::unique_ptr<Sparsifier> MakeAdTopK(FibreAxis axis);
 
@@ -69,7 +59,7 @@ double AllDimensionContraction(std::size_t n, std::span<const std::int64_t> shap
 // Shared by the variants: the option "axis", the axis that its value names, and the smaller
 // contraction of the two axes, which a variant promises whatever its options.
 OptionSpec AxisOption();
-FibreAxis AxisOf(const Options& resolved);
+FibreAxis AxisOf(std::string_view axis);
 double SmallerContraction(std::span<const std::int64_t> shape, double density);
 
 }  // namespace sparfuse

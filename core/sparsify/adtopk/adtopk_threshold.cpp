@@ -237,23 +237,14 @@ class AdTopKThreshold final : public Sparsifier {
   }
 
   static void Adapt(ThresholdState& own, float old) {
-    const float change = std::abs(old - own.threshold);
-    const float small = own.threshold / 10;
-    if (change < small) {
-      own.tau += change < small / 2 ? 2 : 1;
-      own.steady = true;
-    } else if (change > small) {
-      own.tau -= change > 2 * small ? 2 : 1;
-      own.steady = false;
-    }
-    own.tau = std::clamp(own.tau, kMinTau, kMaxTau);
+    AdaptPeriod(old, own.threshold, &own.tau, &own.steady);
   }
 
   // Returns false if the count was out of bounds; the selection is then an exact top-K.
   bool SelectByThreshold(const Step& s) const {
     SelectInput input = BeginSelect(name(), s.context, s.source, s.density, s.info, s.slot);
     const std::size_t k = KeptCount(input.n, s.density);
-    RequireRoom(name(), s.info, s.slot, k);
+    RequireRoom(name(), s.info, s.slot.capacity, k);
     const auto key = std::bit_cast<std::uint32_t>(s.own->threshold);
     const Candidates kept =
         Collect(s.context, input, s.info, key, kFineShift, CandidateCapacity(input.n, k));
@@ -299,7 +290,7 @@ class AdTopKThreshold final : public Sparsifier {
   void SelectAbove(const Step& s) const {
     SelectInput input = BeginSelect(name(), s.context, s.source, s.density, s.info, s.slot);
     const std::size_t k = KeptCount(input.n, s.density);
-    RequireRoom(name(), s.info, s.slot, k);
+    RequireRoom(name(), s.info, s.slot.capacity, k);
     AddPending(s.context, input, s.info);
     const float* const x = input.x();
     const auto above = [&](float v) { return v > s.own->threshold; };
@@ -334,7 +325,7 @@ std::int64_t FirstTau(const Options& resolved) {
 
 std::unique_ptr<Sparsifier> Make(const Options& resolved, std::uint64_t /*seed*/) {
   return std::make_unique<AdTopKThreshold>(
-      ThresholdOptions{AxisOf(resolved), FirstTau(resolved),
+      ThresholdOptions{AxisOf(StringOption(resolved, "axis")), FirstTau(resolved),
                        static_cast<std::uint64_t>(IntOption(resolved, "warmup")),
                        static_cast<std::uint64_t>(IntOption(resolved, "training_steps")),
                        StringOption(resolved, "compat") == "reference"});
@@ -346,8 +337,6 @@ SparsifierDescriptor AdTopKThresholdDescriptor() {
   return {
       .name = "adtopk-threshold",
       .paper = "ADTopk, HPDC 2024",
-      .revision = 1,
-      .exact_count = false,
       // Measured after the warm-up, over both phases.
       .selection_model = {-0.701, 0.338},
       // Holds for the default form; the published rule promises nothing.

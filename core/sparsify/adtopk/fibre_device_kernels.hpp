@@ -53,8 +53,7 @@ struct FibreCut {
 inline constexpr std::uint32_t kEveryTie = 0xffffffffu;
 
 // Sorts keys, ascending over the lanes. merge_only: the keys are a bitonic sequence.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t SortLanes(const Block& block, std::uint32_t key,
+SPARFUSE_DEVICE std::uint32_t SortLanes(const auto& block, std::uint32_t key,
                                         bool merge_only = false) {
   for (unsigned size = merge_only ? kWarp : 2; size <= kWarp; size *= 2) {
     for (unsigned stride = size / 2; stride > 0; stride /= 2) {
@@ -67,15 +66,13 @@ SPARFUSE_DEVICE std::uint32_t SortLanes(const Block& block, std::uint32_t key,
   return key;
 }
 
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t SumOfWarp(const Block& block, std::uint32_t value) {
+SPARFUSE_DEVICE std::uint32_t SumOfWarp(const auto& block, std::uint32_t value) {
   for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) value += block.ShuffleXor(value, mask);
   return value;
 }
 
 // The sum over the lanes before the calling one.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t SumOfLanesBefore(const Block& block, std::uint32_t value) {
+SPARFUSE_DEVICE std::uint32_t SumOfLanesBefore(const auto& block, std::uint32_t value) {
   std::uint32_t sum = value;
   for (unsigned distance = 1; distance < kWarp; distance *= 2) {
     const std::uint32_t up = block.ShuffleUp(sum, distance);
@@ -90,17 +87,28 @@ struct Bound {
   std::uint32_t top;  // the largest
 };
 
+// The two largest keys of a lane.
+struct TopTwo {
+  std::uint32_t largest = 0;
+  std::uint32_t second = 0;
+
+  SPARFUSE_DEVICE void Add(std::uint32_t key) {
+    const std::uint32_t smaller = key < largest ? key : largest;
+    second = smaller > second ? smaller : second;
+    largest = key > largest ? key : largest;
+  }
+};
+
 // Finds the bound from each lane's largest key and, if rank > 32, its second largest. The key is 0
 // for a rank beyond kMostMaxima.
-template <class Block>
-SPARFUSE_DEVICE Bound BoundOfWarp(const Block& block, std::uint32_t largest, std::uint32_t second,
-                                  std::uint32_t rank) {
-  const std::uint32_t sorted = SortLanes(block, largest);
+SPARFUSE_DEVICE Bound BoundOfWarp(const auto& block, const TopTwo& top_two, std::uint32_t rank) {
+  const std::uint32_t sorted = SortLanes(block, top_two.largest);
   const std::uint32_t top = block.Shuffle(sorted, kWarp - 1);
   if (rank <= kWarp) return {block.Shuffle(sorted, kWarp - rank), top};
   if (rank > kMostMaxima) return {0, top};
   // The 32 smallest of both sets, which form a bitonic sequence.
-  const std::uint32_t reversed = block.Shuffle(SortLanes(block, second), kWarp - 1 - block.lane());
+  const std::uint32_t reversed =
+      block.Shuffle(SortLanes(block, top_two.second), kWarp - 1 - block.lane());
   const std::uint32_t low = SortLanes(block, sorted < reversed ? sorted : reversed, true);
   return {block.Shuffle(low, kMostMaxima - rank), top};
 }
@@ -123,8 +131,7 @@ class CutSearch {
   }
 
   // Returns whether the cut is found.
-  template <class Block>
-  SPARFUSE_DEVICE bool FinishRound(const Block& block, CutBins& bins) {
+  SPARFUSE_DEVICE bool FinishRound(const auto& block, CutBins& bins) {
     constexpr std::uint32_t kEach = kCutBins / kWarp;
     const std::uint32_t from_top = kCutBins - 1 - block.lane() * kEach;
     std::uint32_t counts[kEach];
@@ -165,16 +172,6 @@ class CutSearch {
   bool exact_ = false;
 };
 
-// Maps elements of transposed, contiguous fibres to their positions in the original tensor.
-struct FibreOrigin {
-  std::uint32_t length;
-  std::uint32_t inner;
-
-  SPARFUSE_DEVICE std::size_t operator()(std::size_t fibre, std::uint32_t element) const {
-    return (fibre / inner * length + element) * inner + fibre % inner;
-  }
-};
-
 // The input and the output of a selection in fibres.
 struct FibreSource {
   const float* gradient;
@@ -183,19 +180,26 @@ struct FibreSource {
   bool aligned;
   std::size_t n;
   std::uint32_t length;
-  std::uint32_t k;  // of each fibre, less than its length
+  std::uint32_t inner;  // the distance of neighbours of a fibre
+  std::uint32_t k;      // of each fibre, less than its length
   std::uint32_t* indices;
   float* values;
   SlotReport* report;
-  // For SelectRows<true>, instead of indices, values and report: a bitmap of the original tensor.
-  std::uint32_t* bitmap;
-  FibreOrigin origin;
+  std::uint32_t* bitmap;  // receives the selection of kernels that mark it, instead of the slot
+
+  // The position of an element of a fibre.
+  SPARFUSE_DEVICE std::size_t At(std::size_t fibre, std::uint32_t element) const {
+    return (fibre / inner * length + element) * inner + fibre % inner;
+  }
+
+  SPARFUSE_DEVICE void Mark(const auto& block, std::size_t position) const {
+    block.AtomicOr(bitmap + position / 32, 1u << (position % 32));
+  }
 };
 
 // Returns how many of its `equal` elements a lane may keep, if *ties are kept in all and earlier
 // lanes come first. Lowers *ties by the number that the warp keeps.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t DealTies(const Block& block, std::uint32_t equal,
+SPARFUSE_DEVICE std::uint32_t DealTies(const auto& block, std::uint32_t equal,
                                        std::uint32_t* ties) {
   const std::uint32_t before = SumOfLanesBefore(block, equal);
   const std::uint32_t all = SumOfWarp(block, equal);
@@ -208,9 +212,8 @@ SPARFUSE_DEVICE std::uint32_t DealTies(const Block& block, std::uint32_t equal,
 // c * inner. They call mark(position) for each selected element.
 
 // Takes the largest remaining element k times. For one thread.
-template <class Mark>
 SPARFUSE_DEVICE void SelectByThread(const float* tile, std::uint32_t first, std::uint32_t inner,
-                                    std::uint32_t length, std::uint32_t k, const Mark& mark) {
+                                    std::uint32_t length, std::uint32_t k, const auto& mark) {
   std::uint32_t taken = 0;
   for (std::uint32_t round = 0; round < k; ++round) {
     std::uint32_t best = length;
@@ -227,8 +230,7 @@ SPARFUSE_DEVICE void SelectByThread(const float* tile, std::uint32_t first, std:
   }
 }
 
-template <class Block>
-SPARFUSE_DEVICE FibreCut SearchByWarp(const Block& block, CutBins& bins, const float* x,
+SPARFUSE_DEVICE FibreCut SearchByWarp(const auto& block, CutBins& bins, const float* x,
                                       std::uint32_t stride, std::uint32_t mask, std::uint32_t k,
                                       const Bound& bound) {
   CutSearch search(bound, k);
@@ -262,18 +264,15 @@ SPARFUSE_DEVICE void SelectByWarp(const Block& block, CutBins& bins, const float
   const std::uint32_t count = lane < length ? (length - lane + kWarp - 1) / kWarp : 0;
   std::uint32_t keys[kPerLane];
   for (unsigned j = 0; j < kPerLane; ++j) keys[j] = j < count ? KeyOf(x[j * stride]) : 0;
-  std::uint32_t largest = 0;
-  std::uint32_t second = 0;
+  TopTwo top_two;
   if (k <= kWarp) {
-    for (unsigned j = 0; j < kPerLane; ++j) largest = keys[j] > largest ? keys[j] : largest;
-  } else {
-    for (unsigned j = 0; j < kPerLane; ++j) {
-      const std::uint32_t smaller = keys[j] < largest ? keys[j] : largest;
-      second = smaller > second ? smaller : second;
-      largest = keys[j] > largest ? keys[j] : largest;
+    for (const std::uint32_t key : keys) {
+      top_two.largest = key > top_two.largest ? key : top_two.largest;
     }
+  } else {
+    for (const std::uint32_t key : keys) top_two.Add(key);
   }
-  const Bound bound = BoundOfWarp(block, largest, second, k);
+  const Bound bound = BoundOfWarp(block, top_two, k);
   std::uint32_t mask = 0;  // bit j: the lane's j-th element is a candidate
   for (unsigned j = 0; j < kPerLane; ++j) mask |= keys[j] >= bound.key ? 1u << j : 0;
   if (count < 32) mask &= (1u << count) - 1;
@@ -300,7 +299,6 @@ SPARFUSE_DEVICE void SelectByWarp(const Block& block, CutBins& bins, const float
 
 template <unsigned kPerLane>
 struct SelectTiles {
-  static constexpr const char* kName = "SelectTiles";
   static constexpr int kThreads = 256;
   static constexpr unsigned kWarps = kThreads / kWarp;
   static constexpr unsigned kVectors = kTile / 4 / kThreads;
@@ -313,11 +311,10 @@ struct SelectTiles {
   static_assert(kThreads == kTile / 32);
 
   FibreSource source;
-  std::uint32_t inner;
   std::uint32_t slices;  // of a tile
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
+    const std::uint32_t inner = source.inner;
     const std::uint32_t slice = source.length * inner;
     const std::size_t begin = std::size_t{block.block()} * slices * slice;
     const std::size_t left = source.n - begin;
@@ -362,13 +359,11 @@ struct SelectTiles {
   }
 
  private:
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t PositionOf(const Block& block, std::uint32_t bits) const {
+  SPARFUSE_DEVICE std::uint32_t PositionOf(const auto& block, std::uint32_t bits) const {
     return block.thread() * 32 + static_cast<std::uint32_t>(std::countr_zero(bits));
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Load(const Block& block, Shared& shared, std::size_t begin,
+  SPARFUSE_DEVICE void Load(const auto& block, Shared& shared, std::size_t begin,
                             std::uint32_t size, unsigned first) const {
     const std::uint32_t own = (first * kThreads + block.thread()) * 4;
     const std::size_t end = begin + size;
@@ -389,8 +384,7 @@ struct SelectTiles {
   }
 
   // Stores x without the sent elements.
-  template <class Block>
-  SPARFUSE_DEVICE void StoreResidual(const Block& block, const Shared& shared, std::size_t begin,
+  SPARFUSE_DEVICE void StoreResidual(const auto& block, const Shared& shared, std::size_t begin,
                                      std::uint32_t size) const {
     for (std::uint32_t at = block.thread() * 4; at < size; at += 4 * kThreads) {
       Float4 x = *reinterpret_cast<const Float4*>(shared.x + at);
@@ -406,8 +400,7 @@ struct SelectTiles {
 // Loads kColumnBatch elements c, c + step, ... of a fibre with neighbours. Adds the residual,
 // checks x, and writes it to to[c * pitch]. All loads are in flight before the first is used.
 inline constexpr unsigned kColumnBatch = 8;
-template <class Select, class Block>
-SPARFUSE_DEVICE void LoadColumn(const Block& block, const Select& from, std::size_t fibre,
+SPARFUSE_DEVICE void LoadColumn(const auto& block, const FibreSource& from, std::size_t fibre,
                                 std::uint32_t c, std::uint32_t step, float* to,
                                 std::uint32_t pitch) {
   float x[kColumnBatch];
@@ -431,7 +424,6 @@ SPARFUSE_DEVICE void LoadColumn(const Block& block, const Select& from, std::siz
 // neighbouring blocks complete to lines in L2.
 template <unsigned kPerLane>
 struct SelectColumns {
-  static constexpr const char* kName = "SelectColumns";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kSide = kThreads / kWarp;
   static constexpr std::uint32_t kPitch = kSide + 1;  // lanes of a warp read different banks
@@ -440,38 +432,31 @@ struct SelectColumns {
     CutBins bins[kSide];
   };
 
-  const float* gradient;
-  float* residual;  // null: none
-  std::uint32_t length;
-  std::uint32_t inner;
-  std::uint32_t k;
-  std::uint32_t* bitmap;
-  SlotReport* report;
+  FibreSource source;
 
   static std::size_t Blocks(std::size_t outer, std::size_t inner) {
     return outer * ((inner + kSide - 1) / kSide);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
+    const std::uint32_t inner = source.inner;
     const std::uint32_t across = (inner + kSide - 1) / kSide;
     const std::uint32_t i0 = block.block() % across * kSide;
-    const std::size_t begin = std::size_t{block.block() / across} * length * inner + i0;
+    const std::size_t begin = std::size_t{block.block() / across} * source.length * inner + i0;
     const std::uint32_t side = inner - i0 < kSide ? inner - i0 : kSide;
     const std::uint32_t column = block.thread() % kSide;
     if (column < side) {
-      for (std::uint32_t c = block.thread() / kSide; c < length; c += kColumnBatch * kRows) {
-        LoadColumn(block, *this, begin + column, c, kRows, shared.x + column, kPitch);
+      for (std::uint32_t c = block.thread() / kSide; c < source.length; c += kColumnBatch * kRows) {
+        LoadColumn(block, source, begin + column, c, kRows, shared.x + column, kPitch);
       }
     }
     block.Sync();
     if (block.warp() >= side) return;
-    SelectByWarp<kPerLane>(block, shared.bins[block.warp()], shared.x, block.warp(), kPitch, length,
-                           k, [&](std::uint32_t at) {
-                             const std::size_t origin =
-                                 begin + std::size_t{at / kPitch} * inner + at % kPitch;
-                             block.AtomicOr(bitmap + origin / 32, 1u << (origin % 32));
-                           });
+    const auto mark = [&](std::uint32_t at) {
+      source.Mark(block, begin + std::size_t{at / kPitch} * inner + at % kPitch);
+    };
+    SelectByWarp<kPerLane>(block, shared.bins[block.warp()], shared.x, block.warp(), kPitch,
+                           source.length, source.k, mark);
   }
 
  private:
@@ -481,33 +466,25 @@ struct SelectColumns {
 // SelectColumns for fibres of at most kThreadFibre elements. A thread has one fibre, and its own
 // column of shared memory. Neighbouring threads read neighbouring elements.
 struct SelectThinColumns {
-  static constexpr const char* kName = "SelectThinColumns";
   static constexpr int kThreads = 256;
   struct Shared {
     float x[kThreadFibre * kThreads];
   };
 
-  const float* gradient;
-  float* residual;  // null: none
+  FibreSource source;
   std::size_t fibres;
-  std::uint32_t length;
-  std::uint32_t inner;
-  std::uint32_t k;
-  std::uint32_t* bitmap;
-  SlotReport* report;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::size_t fibre = std::size_t{block.block()} * kThreads + block.thread();
     if (fibre >= fibres) return;
-    const std::size_t first = fibre / inner * length * inner + fibre % inner;
-    for (std::uint32_t c = 0; c < length; c += kColumnBatch) {
-      LoadColumn(block, *this, first, c, 1, shared.x + block.thread(), kThreads);
+    const std::size_t first = source.At(fibre, 0);
+    for (std::uint32_t c = 0; c < source.length; c += kColumnBatch) {
+      LoadColumn(block, source, first, c, 1, shared.x + block.thread(), kThreads);
     }
-    SelectByThread(shared.x, block.thread(), kThreads, length, k, [&](std::uint32_t at) {
-      const std::size_t origin = first + std::size_t{at / kThreads} * inner;
-      block.AtomicOr(bitmap + origin / 32, 1u << (origin % 32));
-    });
+    const auto mark = [&](std::uint32_t at) {
+      source.Mark(block, first + std::size_t{at / kThreads} * source.inner);
+    };
+    SelectByThread(shared.x, block.thread(), kThreads, source.length, source.k, mark);
   }
 };
 
@@ -515,7 +492,6 @@ struct SelectThinColumns {
 // needs more maxima. kMarks: the tensor was transposed, and a bitmap receives the selection.
 template <bool kMarks, int Threads>
 struct SelectRows {
-  static constexpr const char* kName = "SelectRows";
   static constexpr int kThreads = Threads;
   static constexpr unsigned kWarps = kThreads / kWarp;
   static constexpr unsigned kVectors = 8;                        // in the registers of a lane
@@ -530,8 +506,7 @@ struct SelectRows {
 
   FibreSource source;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     Row row;
     row.begin = std::size_t{block.block()} * source.length;
     row.segments = (source.length + kSegment - 1) / kSegment;
@@ -541,20 +516,14 @@ struct SelectRows {
     }
     // x of the last or only segment stays in registers.
     Float4 x[kVectors];
-    std::uint32_t largest = 0;
-    std::uint32_t second = 0;
+    TopTwo top_two;
     for (std::uint32_t s = 0; s < row.segments; ++s) {
       Load(block, row, s, source.pending, x);
       for (unsigned j = 0; j < kVectors && j * 4 * kWarp < row.share; ++j) {
-        for (const float v : x[j].v) {
-          const std::uint32_t key = KeyOf(v);
-          const std::uint32_t smaller = key < largest ? key : largest;
-          second = smaller > second ? smaller : second;
-          largest = key > largest ? key : largest;
-        }
+        for (const float v : x[j].v) top_two.Add(KeyOf(v));
       }
     }
-    const Bound bound = BoundOfBlock(block, shared, row, largest, second);
+    const Bound bound = BoundOfBlock(block, shared, row, top_two);
     const FibreCut cut = Search(block, shared.bins, row, bound, x);
     Send(block, shared, row, bound, cut, x);
   }
@@ -568,8 +537,7 @@ struct SelectRows {
 
   // Loads a warp's share of a segment, 0 beyond the share. Vector j of a lane begins
   // (j * 32 + lane) * 4 elements after the start of the share. pending: adds and checks x first.
-  template <class Block>
-  SPARFUSE_DEVICE void Load(const Block& block, const Row& row, std::uint32_t segment, bool pending,
+  SPARFUSE_DEVICE void Load(const auto& block, const Row& row, std::uint32_t segment, bool pending,
                             Float4 (&x)[kVectors]) const {
     const std::uint32_t first = FirstOf(block, row, segment);
     const std::size_t at = row.begin + first + block.lane() * 4;
@@ -594,8 +562,7 @@ struct SelectRows {
     CheckFinite(block, x, at, kStride, source.report);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t FirstOf(const Block& block, const Row& row,
+  SPARFUSE_DEVICE std::uint32_t FirstOf(const auto& block, const Row& row,
                                         std::uint32_t segment) const {
     const std::uint32_t first = segment * kSegment + block.warp() * row.share;
     return first < source.length ? first : source.length;
@@ -605,12 +572,11 @@ struct SelectRows {
   }
 
   // The bound of the fibre from the warps' bounds. Warps with elements divide the rank evenly.
-  template <class Block>
-  SPARFUSE_DEVICE Bound BoundOfBlock(Block& block, Shared& shared, const Row& row,
-                                     std::uint32_t largest, std::uint32_t second) const {
+  SPARFUSE_DEVICE Bound BoundOfBlock(auto& block, Shared& shared, const Row& row,
+                                     const TopTwo& top_two) const {
     const unsigned needed = (source.length + row.share - 1) / row.share;
     const unsigned warps = needed < kWarps ? needed : kWarps;
-    const Bound own = BoundOfWarp(block, largest, second, (source.k + warps - 1) / warps);
+    const Bound own = BoundOfWarp(block, top_two, (source.k + warps - 1) / warps);
     if (block.lane() == 0) shared.bounds[block.warp()] = own;
     block.Sync();
     Bound bound = shared.bounds[0];
@@ -624,10 +590,8 @@ struct SelectRows {
 
   // A mask of the lane's elements of a segment that reach the bound: bit 4 j + c for element c of
   // vector j.
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t Candidates(const Block& block, const Row& row,
-                                           std::uint32_t segment, const Bound& bound,
-                                           Float4 (&x)[kVectors]) const {
+  SPARFUSE_DEVICE std::uint32_t Candidates(const auto& block, const Row& row, std::uint32_t segment,
+                                           const Bound& bound, Float4 (&x)[kVectors]) const {
     if (row.segments > 1) Load(block, row, segment, false, x);
     std::uint32_t mask = 0;
     for (unsigned j = 0; j < kVectors && j * 4 * kWarp < row.share; ++j) {
@@ -646,8 +610,7 @@ struct SelectRows {
     return mask & inside;
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t OffsetOf(const Block& block, std::uint32_t bit) const {
+  SPARFUSE_DEVICE std::uint32_t OffsetOf(const auto& block, std::uint32_t bit) const {
     return (bit / 4 * kWarp + block.lane()) * 4 + bit % 4;
   }
 
@@ -657,8 +620,7 @@ struct SelectRows {
     return (feedback ? source.residual : source.gradient) + row.begin;
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE FibreCut Search(Block& block, CutBins& bins, const Row& row, const Bound& bound,
+  SPARFUSE_DEVICE FibreCut Search(auto& block, CutBins& bins, const Row& row, const Bound& bound,
                                   Float4 (&x)[kVectors]) const {
     const float* const memory = Memory(row);
     CutSearch search(bound, source.k);
@@ -684,8 +646,7 @@ struct SelectRows {
     return search.cut();
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Send(Block& block, Shared& shared, const Row& row, const Bound& bound,
+  SPARFUSE_DEVICE void Send(auto& block, Shared& shared, const Row& row, const Bound& bound,
                             const FibreCut& cut, Float4 (&x)[kVectors]) const {
     const float* const memory = Memory(row);
     std::uint32_t ties = cut.ties;
@@ -724,12 +685,10 @@ struct SelectRows {
     }
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Take(const Block& block, const Row& row, std::uint32_t at,
+  SPARFUSE_DEVICE void Take(const auto& block, const Row& row, std::uint32_t at,
                             std::size_t place) const {
     if constexpr (kMarks) {
-      const std::size_t origin = source.origin(block.block(), at);
-      block.AtomicOr(source.bitmap + origin / 32, 1u << (origin % 32));
+      source.Mark(block, source.At(block.block(), at));
     } else {
       source.indices[place] = static_cast<std::uint32_t>(row.begin + at);
       source.values[place] = Memory(row)[at];
@@ -739,8 +698,7 @@ struct SelectRows {
 
   // Clears the bits of elements that equal the cut but come after the last kept one. ties: the
   // number of ties to keep in this segment and those after it.
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t WithoutLateTies(Block& block, Shared& shared, const float* memory,
+  SPARFUSE_DEVICE std::uint32_t WithoutLateTies(auto& block, Shared& shared, const float* memory,
                                                 std::uint32_t mask, std::uint32_t key,
                                                 std::uint32_t* ties) const {
     std::uint32_t equal = 0;  // a bit for each element
@@ -779,26 +737,22 @@ struct SelectRows {
 // Transposes x from row-major [outer][length][inner] to [outer][inner][length]. Adds the gradient
 // to the residual, if there is one, and checks x.
 struct Transpose {
-  static constexpr const char* kName = "Transpose";
   static constexpr int kThreads = 256;
   static constexpr std::uint32_t kSide = 32;
   struct Shared {
     float x[kSide][kSide + 1];
   };
 
-  const float* gradient;
-  float* residual;  // null: none
-  std::uint32_t length;
-  std::uint32_t inner;
+  FibreSource source;
   float* to;
-  SlotReport* report;
 
   static std::size_t Blocks(std::size_t outer, std::size_t length, std::size_t inner) {
     return outer * ((length + kSide - 1) / kSide) * ((inner + kSide - 1) / kSide);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
+    const std::uint32_t length = source.length;
+    const std::uint32_t inner = source.inner;
     const std::uint32_t across = (inner + kSide - 1) / kSide;
     const std::uint32_t down = (length + kSide - 1) / kSide;
     const std::uint32_t i0 = block.block() % across * kSide;
@@ -809,11 +763,9 @@ struct Transpose {
       const std::uint32_t c = c0 + r;
       if (c >= length || i0 + lane >= inner) continue;
       const std::size_t at = slice + std::size_t{c} * inner + i0 + lane;
-      float x = block.LoadStreaming(gradient + at);
-      if (residual != nullptr) residual[at] = x = x + residual[at];
-      if (KeyOf(x) >= kInfinityKey) {
-        block.AtomicMax(&report->not_finite, NotFiniteCode(static_cast<std::uint32_t>(at)));
-      }
+      float x = block.LoadStreaming(source.gradient + at);
+      if (source.residual != nullptr) source.residual[at] = x = x + source.residual[at];
+      NoteIfNotFinite(block, source.report, KeyOf(x), at);
       shared.x[r][lane] = x;
     }
     block.Sync();

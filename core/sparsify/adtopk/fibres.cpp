@@ -18,8 +18,6 @@ constexpr std::int64_t kOctave = 1 << 23;  // key distance of a factor of 2 in m
 constexpr std::int64_t kMinMargin = kOctave / 1024;
 constexpr std::uint32_t kAllTies = ~0u;
 
-std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
-
 // Computes the remainder by a fixed divisor in two multiplications, exactly for 32-bit numbers.
 // Source: D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct computation", 2019.
 class Remainder {
@@ -351,12 +349,6 @@ std::span<Scratch> MakeScratch(Workspace& workspace, const Fibres& fibres, std::
 }
 
 }  // namespace
-
-std::size_t ElementsOf(std::span<const std::int64_t> shape) {
-  std::size_t n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
-  return n;
-}
 
 Fibres FibresOf(std::size_t n, std::span<const std::int64_t> shape, FibreAxis axis) {
   if (shape.size() < 2) return {1, n, 1};

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "core/device/kernel.hpp"
@@ -16,6 +15,22 @@ namespace sparfuse {
 
 inline constexpr std::int64_t kMinTau = 5;
 inline constexpr std::int64_t kMaxTau = 1000;
+
+// Adapts the period to the change of a threshold, and notes whether the threshold is steady.
+template <class Period, class Flag>
+SPARFUSE_HOST_DEVICE void AdaptPeriod(float old, float now, Period* tau, Flag* steady) {
+  const float change = old > now ? old - now : now - old;
+  const float small = now / 10;
+  if (change < small) {
+    *tau += change < small / 2 ? 2 : 1;
+    *steady = 1;
+  } else if (change > small) {
+    *tau -= change > 2 * small ? 2 : 1;
+    *steady = 0;
+  }
+  if (*tau < kMinTau) *tau = kMinTau;
+  if (*tau > kMaxTau) *tau = kMaxTau;
+}
 
 // The state of one tensor, on the device.
 struct KeptThreshold {
@@ -33,16 +48,13 @@ struct KeptThreshold {
 namespace gpu {
 
 struct BeginPhase {
-  static constexpr const char* kName = "BeginPhase";
   static constexpr int kThreads = kWarp;
-  using Shared = NoShared;
 
   KeptThreshold* kept;
   bool warming;  // the phase is exact, whatever the state
   bool ending;   // end of training: a steady threshold is no longer needed
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     ++kept->since_exact;
     kept->all_dimension = !warming && ending && kept->steady != 0 ? 1 : 0;
@@ -55,16 +67,13 @@ struct BeginPhase {
 // Chooses the elements for SendReaching: those that reach the threshold. In an exact phase it sets
 // a range of counts that cannot be met, so that SendReaching sends the k largest.
 struct ChooseReaching {
-  static constexpr const char* kName = "ChooseReaching";
   static constexpr int kThreads = kWarp;
-  using Shared = NoShared;
 
   const KeptThreshold* kept;
   ScanControl* control;
   std::uint32_t k;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     if (kept->exact != 0) {
       control->key = control->lo;
@@ -82,17 +91,14 @@ struct ChooseReaching {
 
 // Finds the smallest key of an exact selection.
 struct FindSmallest {
-  static constexpr const char* kName = "FindSmallest";
   static constexpr int kThreads = 256;
-  using Shared = NoShared;
 
   const ScanControl* control;
   const float* values;
   const SlotReport* report;
   KeptThreshold* kept;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (control->mode != SendMode::kLargest) return;
     std::uint32_t code = 0;
     for (std::size_t i = std::size_t{block.block()} * kThreads + block.thread(); i < report->count;
@@ -106,35 +112,21 @@ struct FindSmallest {
 
 // Learns the new threshold from an exact selection, and adapts the period to its change.
 struct LearnThreshold {
-  static constexpr const char* kName = "LearnThreshold";
   static constexpr int kThreads = kWarp;
-  using Shared = NoShared;
 
   const ScanControl* control;
   KeptThreshold* kept;
   SlotReport* report;
   bool warming;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0 || control->mode != SendMode::kLargest) return;
     if (kept->exact == 0) ++report->fallbacks;
     const float old = kept->threshold;
     const float now = MagnitudeOf(~kept->smallest);
     kept->threshold = now;
     kept->since_exact = 0;
-    if (warming) return;
-    const float change = old > now ? old - now : now - old;
-    const float small = now / 10;
-    if (change < small) {
-      kept->tau += change < small / 2 ? 2 : 1;
-      kept->steady = 1;
-    } else if (change > small) {
-      kept->tau -= change > 2 * small ? 2 : 1;
-      kept->steady = 0;
-    }
-    if (kept->tau < kMinTau) kept->tau = kMinTau;
-    if (kept->tau > kMaxTau) kept->tau = kMaxTau;
+    if (!warming) AdaptPeriod(old, now, &kept->tau, &kept->steady);
   }
 };
 

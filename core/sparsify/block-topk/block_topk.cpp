@@ -36,10 +36,6 @@ class BlockTopK final : public ScanSparsifier {
 
   std::size_t Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
                     double density) const override {
-    return Kept(n, density);
-  }
-
-  std::size_t Kept(std::size_t n, double density) const override {
     return BlockTopKCount(n, block_, density);
   }
 
@@ -190,7 +186,6 @@ SparsifierDescriptor BlockTopKDescriptor() {
   return {
       .name = "block-topk",
       .paper = "Fei et al., OmniReduce, SIGCOMM 2021",
-      .revision = 1,
       .exact_count = true,
       .contraction = Contraction,
       .deviations =

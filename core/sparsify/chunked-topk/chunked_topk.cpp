@@ -6,25 +6,19 @@
 // Deviations:  a tensor is cut as it lies in memory; the shipped code cuts matrices into tiles.
 //              Ties go to the lower index, so the result is unique.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <numeric>
 
-#include "core/base/cpu.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
 
-std::size_t KeptOf(std::size_t n, std::size_t chunk, double density) {
-  const std::size_t rest = n % chunk;
-  return n / chunk * KeptCount(chunk, density) + (rest > 0 ? KeptCount(rest, density) : 0);
-}
-
-class ChunkedTopK final : public Sparsifier {
+class ChunkedTopK final : public ScanSparsifier {
  public:
   explicit ChunkedTopK(std::size_t chunk) : chunk_(chunk) {}
 
@@ -32,28 +26,23 @@ class ChunkedTopK final : public Sparsifier {
 
   std::size_t Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
                     double density) const override {
-    return KeptOf(n, chunk_, density);
+    const std::size_t rest = n % chunk_;
+    return n / chunk_ * KeptCount(chunk_, density) + (rest > 0 ? KeptCount(rest, density) : 0);
   }
 
   std::size_t chunk() const noexcept override { return chunk_; }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    CheckSelectArguments(name(), source, density, info);
-    const std::size_t n = source.gradient.size;
-    const std::size_t kept = KeptOf(n, chunk_, density);
-    RequireRoom(name(), info, slot, kept);
-    ++context.counters->selections;
-    const bool feedback = source.residual.size != 0;
-    SelectInput input{source.gradient.data, feedback ? source.residual.data : nullptr, n, feedback};
-    Add(context, input, info);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
+    AddPending(context, input, info);
+    const std::size_t n = input.n;
     const float* const x = input.x();
-    const std::size_t whole = KeptCount(chunk_, density);  // of a whole chunk
+    const std::size_t whole = KeptCount(chunk_, aim.density);  // of a whole chunk
     const auto order = WorkspaceArray<std::uint32_t>(*context.workspace, kUseBlockOrder, n);
     context.pool->ParallelFor((n + chunk_ - 1) / chunk_, [&](std::size_t c, int) {
       const std::size_t begin = c * chunk_;
       const std::size_t size = std::min(chunk_, n - begin);
-      const std::size_t k = KeptCount(size, density);
+      const std::size_t k = KeptCount(size, aim.density);
       const auto indices = order.subspan(begin, size);
       std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(begin));
       std::nth_element(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(k - 1),
@@ -68,25 +57,10 @@ class ChunkedTopK final : public Sparsifier {
         if (input.residual != nullptr) input.residual[indices[i]] = 0;
       }
     });
-    slot.count = kept;
+    slot.count = aim.k;
   }
 
  private:
-  static void Add(const SelectContext& context, SelectInput& input, const TensorInfo& info) {
-    const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
-    float* const residual = input.residual;
-    std::atomic<bool> finite{true};
-    context.pool->ParallelFor((input.n + kBlock - 1) / kBlock, [&](std::size_t b, int) {
-      const std::size_t begin = b * kBlock;
-      const std::uint32_t largest =
-          kernels.add(input.gradient + begin, residual == nullptr ? nullptr : residual + begin,
-                      std::min(kBlock, input.n - begin));
-      if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
-    });
-    input.pending = false;
-    if (!finite) ThrowNotFinite(input, info);
-  }
-
   std::size_t chunk_;
 };
 
@@ -102,7 +76,6 @@ double ContractionOfChunks(std::span<const std::int64_t> shape, double density) 
 SparsifierDescriptor ChunkedTopKDescriptor() {
   return {.name = "chunked-topk",
           .paper = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
-          .revision = 1,
           .exact_count = true,
           .contraction = ContractionOfChunks,
           .deviations =

@@ -65,9 +65,8 @@ DgcSample PlanDgcSample(std::size_t n, double density, double sample_ratio) {
   return plan;
 }
 
-gpu::DgcRule RuleOf(const DeviceInput& input, double density, const TensorInfo& info,
-                    const DgcOptions& options, std::uint64_t seed, const DeviceSlot& slot) {
-  const std::size_t n = input.n;
+gpu::DgcRule RuleOf(std::size_t n, double density, const TensorInfo& info,
+                    const DgcOptions& options, std::uint64_t seed, std::size_t capacity) {
   const std::size_t k = CeilProduct(n, density);
   const DgcSample sample = PlanDgcSample(n, density, options.sample_ratio);
   const RandomStream stream(seed, info.id, info.step);
@@ -76,27 +75,21 @@ gpu::DgcRule RuleOf(const DeviceInput& input, double density, const TensorInfo& 
   const std::uint64_t start = all || !strided ? 0 : stream.Below(sample.stride, 0);
   const std::size_t taken =
       strided ? (n - start + sample.stride - 1) / sample.stride : sample.samples;
-  gpu::DgcRule rule{.k = 0,
-                    .rank = 0,
-                    .samples = 0,
-                    .stride = 0,
-                    .start = 0,
-                    .strided = strided,
-                    .corrected = !all,
-                    .resample = options.resample,
-                    .exact_trim = options.exact_trim,
-                    .most = 0,
-                    .max_iterations = options.max_iterations,
-                    .upper_bound = options.upper_bound,
-                    .lower_bound = options.lower_bound,
-                    .stream = stream};
-  rule.k = static_cast<std::uint32_t>(k);
-  rule.rank = static_cast<std::uint32_t>(std::min(CeilProduct(sample.samples, density), taken));
-  rule.samples = static_cast<std::uint32_t>(taken);
-  rule.stride = static_cast<std::uint32_t>(sample.stride);
-  rule.start = static_cast<std::uint32_t>(start);
-  rule.most = static_cast<std::uint32_t>(std::min(slot.capacity, CandidateCapacity(n, k)));
-  return rule;
+  const std::size_t rank = std::min(CeilProduct(sample.samples, density), taken);
+  return {.k = static_cast<std::uint32_t>(k),
+          .rank = static_cast<std::uint32_t>(rank),
+          .samples = static_cast<std::uint32_t>(taken),
+          .stride = static_cast<std::uint32_t>(sample.stride),
+          .start = static_cast<std::uint32_t>(start),
+          .strided = strided,
+          .corrected = !all,
+          .resample = options.resample,
+          .exact_trim = options.exact_trim,
+          .most = static_cast<std::uint32_t>(std::min(capacity, CandidateCapacity(n, k))),
+          .max_iterations = options.max_iterations,
+          .upper_bound = options.upper_bound,
+          .lower_bound = options.lower_bound,
+          .stream = stream};
 }
 
 // Number of candidates that usually suffices to decide the rule.
@@ -104,57 +97,6 @@ std::size_t WantedBy(const gpu::DgcRule& rule, std::size_t n) {
   const double least = 1 + 6 / std::sqrt(static_cast<double>(rule.rank));
   const double wanted = std::max(least, rule.upper_bound) * static_cast<double>(rule.k) + 1;
   return wanted < static_cast<double>(n) ? static_cast<std::size_t>(wanted) : n;
-}
-
-// Selects the same elements as Dgc::Select, bit for bit. Precondition: fewer than n elements are
-// wanted.
-//   warm   or null; affects the time, never the result.
-// Launches: one for kOneBlock elements or fewer, else seven, three of which usually do nothing.
-void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, double density,
-                       const TensorInfo& info, const DgcOptions& options, std::uint64_t seed,
-                       WarmWords* warm, const DeviceSlot& slot) {
-  const Stream& stream = context.stream;
-  const gpu::DgcRule rule = RuleOf(input, density, info, options, seed, slot);
-  if (input.n <= kOneBlock) {
-    const gpu::DeviceSource source = gpu::SourceOf(input);
-    const gpu::SendTarget target = gpu::TargetOf(input, slot);
-    if (input.n <= kOneBlock / 4) {
-      gpu::Launch(stream, 1, gpu::DgcOfSmall<256>{rule, source, target}, context.only_if);
-    } else {
-      gpu::Launch(stream, 1, gpu::DgcOfSmall<1024>{rule, source, target}, context.only_if);
-    }
-    return;
-  }
-
-  const std::size_t wanted = WantedBy(rule, input.n);
-  auto* const words = context.workspace->Get<gpu::DgcWords>(stream, kUseStep, 1);
-  DeviceScan scan = PrepareScan(context, input, info, rule.k, slot,
-                                {.wanted = wanted,
-                                 .warm = warm,
-                                 .capacity = CandidateCapacity(input.n, wanted),
-                                 .own = reinterpret_cast<std::uint32_t*>(words),
-                                 .own_size = sizeof(*words) / sizeof(std::uint32_t)});
-  scan.warm = nullptr;  // the rule learns its bound itself
-  if (!rule.strided) {
-    constexpr std::size_t kAtOnce = gpu::DgcFromRandom::kEach * gpu::DgcFromRandom::kThreads;
-    const std::size_t lists = std::clamp<std::size_t>(rule.samples / kAtOnce, 1, kMostSpans);
-    gpu::Launch(stream, lists,
-                gpu::DgcFromRandom{rule, gpu::SourceOf(input), scan.control, words, scan.list},
-                scan.active());
-  }
-  CollectOnDevice(context, scan);
-  const std::size_t blocks = gpu::LookingBlocks(scan.capacity);
-  gpu::Launch(stream, 2 * blocks,
-              gpu::DgcDecide{rule, scan.control, words, gpu::CandidatesOf(scan), scan.list,
-                             slot.report, warm, static_cast<std::uint32_t>(wanted)},
-              scan.active());
-  const std::size_t spans = std::min(kExactSpans, scan.plan.chunks);
-  gpu::Launch(stream, (gpu::kKeyDigits + 1) * spans + 1,
-              gpu::DgcFromAll{rule, scan.input.x(), input.n, static_cast<std::uint32_t>(spans),
-                              scan.control, words, slot.report},
-              &words->slow);
-  RecollectOnDevice(context, scan);
-  SendReaching(context, scan, slot);
 }
 
 class Dgc final : public DeviceScanSparsifier {
@@ -169,8 +111,9 @@ class Dgc final : public DeviceScanSparsifier {
 
   void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                   const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
-    if (!SelectInOnePass(context, input, info, aim, slot)) {
-      SelectByRule(context, input, info, aim, slot);
+    const gpu::DgcRule rule = RuleOf(input.n, aim.density, info, options_, seed_, slot.capacity);
+    if (!SelectInOnePass(context, input, info, rule, slot)) {
+      SelectByRule(context, input, info, rule, slot);
     }
   }
 
@@ -179,10 +122,52 @@ class Dgc final : public DeviceScanSparsifier {
     return std::make_unique<DeviceWarmState>(device);
   }
 
+  // Selects the same elements as SelectPart, bit for bit. Launches: one for kOneBlock elements or
+  // fewer, else seven, three of which usually do nothing.
   void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
                           const TensorInfo& info, const Aim& aim, SparsifierState* state,
                           DeviceSlot& slot) const override {
-    SelectDgcOnDevice(context, input, aim.density, info, options_, seed_, WarmWordsOf(state), slot);
+    const Stream& stream = context.stream;
+    WarmWords* const warm = WarmWordsOf(state);
+    const gpu::DgcRule rule = RuleOf(input.n, aim.density, info, options_, seed_, slot.capacity);
+    if (input.n <= kOneBlock) {
+      const gpu::SendTarget target = gpu::TargetOf(input, slot);
+      if (input.n <= kOneBlock / 4) {
+        gpu::Launch(stream, 1, gpu::DgcOfSmall<256>{rule, input, target}, context.only_if);
+      } else {
+        gpu::Launch(stream, 1, gpu::DgcOfSmall<1024>{rule, input, target}, context.only_if);
+      }
+      return;
+    }
+
+    const std::size_t wanted = WantedBy(rule, input.n);
+    auto* const words = context.workspace->Get<gpu::DgcWords>(stream, kUseStep, 1);
+    DeviceScan scan = PrepareScan(context, input, info, rule.k, slot,
+                                  {.wanted = wanted,
+                                   .warm = warm,
+                                   .capacity = CandidateCapacity(input.n, wanted),
+                                   .own = reinterpret_cast<std::uint32_t*>(words),
+                                   .own_size = sizeof(*words) / sizeof(std::uint32_t)});
+    scan.warm = nullptr;  // the rule learns its bound itself
+    if (!rule.strided) {
+      constexpr std::size_t kAtOnce = gpu::DgcFromRandom::kEach * gpu::DgcFromRandom::kThreads;
+      const std::size_t lists = std::clamp<std::size_t>(rule.samples / kAtOnce, 1, kMostSpans);
+      gpu::Launch(stream, lists, gpu::DgcFromRandom{rule, input, scan.control, words, scan.list},
+                  scan.active());
+    }
+    CollectOnDevice(context, scan);
+    const std::size_t blocks = gpu::LookingBlocks(scan.capacity);
+    gpu::Launch(stream, 2 * blocks,
+                gpu::DgcDecide{rule, scan.control, words, gpu::CandidatesOf(scan), scan.list,
+                               slot.report, warm, static_cast<std::uint32_t>(wanted)},
+                scan.active());
+    const std::size_t spans = std::min(kExactSpans, scan.plan.chunks);
+    gpu::Launch(stream, (gpu::kKeyDigits + 1) * spans + 1,
+                gpu::DgcFromAll{rule, scan.input.x(), input.n, static_cast<std::uint32_t>(spans),
+                                scan.control, words, slot.report},
+                &words->slow);
+    RecollectOnDevice(context, scan);
+    SendReaching(context, scan, slot);
   }
 
  private:
@@ -196,44 +181,36 @@ class Dgc final : public DeviceScanSparsifier {
   // threshold among them. This saves one read of a line for each element of the strided sample.
   // Returns false, with nothing sent, if the candidates do not suffice to decide.
   bool SelectInOnePass(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                       const Aim& aim, Slot& slot) const {
-    const auto [density, k] = aim;
+                       const gpu::DgcRule& rule, Slot& slot) const {
+    if (!options_.strided || !rule.corrected || input.n < kParallelElements) return false;
     const std::size_t n = input.n;
-    const DgcSample plan = PlanDgcSample(n, density, options_.sample_ratio);
-    if (!options_.strided || plan.samples == n || n < kParallelElements) return false;
-    const RandomStream stream(seed_, info.id, info.step);
-    const std::size_t start = stream.Below(plan.stride, 0);
-    const std::size_t taken =
-        std::min((n - start + plan.stride - 1) / plan.stride, plan.samples + 1);
-    const std::size_t rank = std::min(CeilProduct(plan.samples, density), taken);
-    const double wanted = (1 + 6 / std::sqrt(static_cast<double>(rank))) * static_cast<double>(k);
+    const std::size_t k = rule.k;
+    const double least = 1 + 6 / std::sqrt(static_cast<double>(rule.rank));
+    const double wanted = least * static_cast<double>(k);
     const std::size_t capacity = CandidateCapacity(n, k);
     if (wanted > 0.75 * static_cast<double>(capacity)) return false;
     const Bound bound = SampledBound(context, input, info, static_cast<std::size_t>(wanted) + 1, 1);
     if (bound.crowded) return false;
     const Candidates candidates =
         Collect(context, input, info, bound.key, kFineShift, capacity, nullptr, bound.kth);
-    const std::size_t last = start + (taken - 1) * plan.stride;
     const Estimate estimate =
-        candidates.stored
-            ? FromCandidates(context, candidates, n, {start, plan.stride, last}, rank, taken)
-            : Estimate{};
-    const std::uint32_t key = Key(estimate.threshold);
-    const double upper = options_.upper_bound * static_cast<double>(k);
-    const double lower = options_.lower_bound * static_cast<double>(k);
-    const double crowd = std::max(upper, static_cast<double>(capacity));
+        candidates.stored ? FromCandidates(context, candidates, n, rule) : Estimate{};
+    const std::uint32_t key = KeyOf(estimate.threshold);
     std::size_t count = 0;
-    if (candidates.stored && key >= candidates.lo && estimate.reaching <= 2 * crowd) {
+    if (candidates.stored && key >= candidates.lo &&
+        estimate.reaching <= 2 * CrowdOf(rule, capacity)) {
       count = CountCandidates(context, candidates, key);
     }
     const auto reach = static_cast<double>(count);
-    const bool too_many = reach > upper && count > k && options_.max_iterations > 0;
-    if (count == 0 || reach < lower || (too_many && !options_.resample)) {
+    const bool too_many =
+        reach > rule.upper_bound * static_cast<double>(k) && count > k && rule.max_iterations > 0;
+    if (count == 0 || reach < rule.lower_bound * static_cast<double>(k) ||
+        (too_many && !rule.resample)) {
       Restore(input, candidates);
       return false;
     }
     if (count > slot.capacity && !too_many) ++context.counters->overflows;
-    if (too_many || count > slot.capacity || (options_.exact_trim && count > k)) {
+    if (too_many || count > slot.capacity || (rule.exact_trim && count > k)) {
       SelectLargestAmong(context, input, info, candidates, k, slot);
     } else {
       SendCandidates(context, input, candidates, key, slot, k);
@@ -242,148 +219,99 @@ class Dgc final : public DeviceScanSparsifier {
   }
 
   void SelectByRule(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                    const Aim& aim, Slot& slot) const {
-    const auto [density, k] = aim;
-    const std::size_t n = input.n;
-    const DgcSample plan = PlanDgcSample(n, density, options_.sample_ratio);
-    const Estimate estimate = FromSample(context, input, info, plan, density);
-    float threshold = estimate.threshold;
-    const std::size_t capacity = CandidateCapacity(n, k);
-    if (plan.samples < n && SelectAboveCrowd(context, input, info, estimate, k, slot)) return;
-    const auto collect = [&] {
-      const std::uint32_t key = Key(threshold);
-      return Collect(context, input, info, key, kFineShift, capacity, nullptr, key);
-    };
-    Candidates kept = collect();
-    if (plan.samples < n) {
-      const double upper = options_.upper_bound * static_cast<double>(k);
-      const double lower = options_.lower_bound * static_cast<double>(k);
-      for (std::int64_t i = 0; i < options_.max_iterations; ++i) {
-        const auto count = static_cast<double>(kept.count);
-        double factor = 0;
-        if (count > upper && kept.count > k) {
-          if (options_.resample) {
-            SelectLargestAmong(context, input, info, kept, k, slot);
-            return;
-          }
-          factor = options_.upper_bound;
-        } else if (count < lower) {
-          factor = options_.lower_bound;
-        } else {
-          break;
-        }
-        const float next = threshold * static_cast<float>(factor);
-        // At zero and at the smallest denormals multiplication no longer changes the threshold.
-        if (next == threshold || !std::isfinite(next)) break;
-        threshold = next;
-        Restore(input, kept);
-        kept = collect();
-      }
-    }
-    if (kept.count == 0) {
-      ++context.counters->fallbacks;
-      SelectLargest(context, input, info, k, 0, slot);
-    } else if (kept.count > slot.capacity || !kept.stored) {
-      ++context.counters->overflows;
-      SelectLargestAmong(context, input, info, kept, k, slot);
-    } else if (options_.exact_trim && kept.count > k) {
-      SelectLargestAmong(context, input, info, kept, k, slot);
+                    const gpu::DgcRule& rule, Slot& slot) const {
+    const Estimate estimate = FromSample(context, input, info, rule);
+    const std::size_t capacity = CandidateCapacity(input.n, rule.k);
+    if (rule.corrected && SelectAboveCrowd(context, input, info, rule, estimate, slot)) return;
+    Candidates kept;
+    const gpu::DgcDecision corrected =
+        gpu::Correct(rule, KeyOf(estimate.threshold), [&](std::uint32_t key) {
+          Restore(input, kept);
+          kept = Collect(context, input, info, key, kFineShift, capacity, nullptr, key);
+          return static_cast<std::uint32_t>(kept.count);
+        });
+    SlotReport counters;
+    const gpu::DgcDecision decision = gpu::Settled(rule, corrected, &counters);
+    context.counters->fallbacks += counters.fallbacks;
+    context.counters->overflows += counters.overflows;
+    if (!decision.largest) {
+      TakeFirst(input, kept, std::min<std::size_t>(kept.count, rule.k), slot);
+    } else if (kept.count == 0) {
+      SelectLargest(context, input, info, rule.k, 0, slot);
     } else {
-      TakeFirst(input, kept, std::min(kept.count, k), slot);
+      SelectLargestAmong(context, input, info, kept, rule.k, slot);
     }
+  }
+
+  // Elements above this number are corrected, and too many to store.
+  static double CrowdOf(const gpu::DgcRule& rule, std::size_t capacity) {
+    return std::max(rule.upper_bound * static_cast<double>(rule.k), static_cast<double>(capacity));
   }
 
   // Handles a crowd: far more than upper_bound * K elements reach the threshold, because very many
   // equal it. The K largest are then sent, without collecting the crowd. Returns false, with
   // nothing sent, if there is no crowd.
-  bool SelectAboveCrowd(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                        const Estimate& estimate, std::size_t k, Slot& slot) const {
-    const std::size_t capacity = CandidateCapacity(input.n, k);
-    const double upper = options_.upper_bound * static_cast<double>(k);
-    const double crowd = std::max(upper, static_cast<double>(capacity));
-    if (!options_.resample || options_.max_iterations == 0) return false;
+  static bool SelectAboveCrowd(const SelectContext& context, SelectInput& input,
+                               const TensorInfo& info, const gpu::DgcRule& rule,
+                               const Estimate& estimate, Slot& slot) {
+    const std::size_t capacity = CandidateCapacity(input.n, rule.k);
+    const double crowd = CrowdOf(rule, capacity);
+    if (!rule.resample || rule.max_iterations == 0) return false;
     if (estimate.reaching <= 2 * crowd) return false;
-    const std::uint32_t key = Key(estimate.threshold);
+    const std::uint32_t key = KeyOf(estimate.threshold);
     Candidates above = Collect(context, input, info, key + 1, kFineShift, capacity);
     above.ties_below = static_cast<std::size_t>(crowd);
     if (!MoreReach(input, key, above.ties_below)) {
       ++context.counters->fallbacks;
       return false;
     }
-    SelectLargestAmong(context, input, info, above, k, slot);
+    SelectLargestAmong(context, input, info, above, rule.k, slot);
     return true;
   }
 
-  static std::uint32_t Key(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
-
   // Returns the ceil(samples * density)-th largest magnitude of the sample.
-  Estimate FromSample(const SelectContext& context, const SelectInput& input,
-                      const TensorInfo& info, const DgcSample& plan, double density) const {
-    const RandomStream stream(seed_, info.id, info.step);
-    const auto room =
-        WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, plan.samples + 1);
-    std::size_t taken = 0;
+  static Estimate FromSample(const SelectContext& context, const SelectInput& input,
+                             const TensorInfo& info, const gpu::DgcRule& rule) {
+    const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, rule.samples);
     std::uint32_t largest = 0;
-    const auto take = [&](std::size_t i) {
-      const std::uint32_t key = Key(input.At(i));
-      room[taken++] = key;
-      largest = std::max(largest, key);
-    };
-    if (plan.stride == 1 && plan.samples == input.n) {
-      for (std::size_t i = 0; i < input.n; ++i) take(i);
-    } else if (options_.strided) {
-      for (std::size_t i = stream.Below(plan.stride, 0); i < input.n; i += plan.stride) {
-        if (taken == room.size()) break;
-        take(i);
-      }
-    } else {
-      for (std::size_t s = 0; s < plan.samples; ++s) take(stream.Below(input.n, s));
+    for (std::size_t s = 0; s < keys.size(); ++s) {
+      keys[s] = KeyOf(input.At(rule.Position(input.n, s)));
+      largest = std::max(largest, keys[s]);
     }
     if (largest >= kInfinityKey) ThrowNotFinite(input, info);
-    return FromKeys(room.first(taken), std::min(CeilProduct(plan.samples, density), taken), taken,
-                    input.n);
+    return FromKeys(keys, rule, input.n);
   }
-
-  // Positions in x: first, first + stride, ..., last.
-  struct Positions {
-    std::size_t first;
-    std::size_t stride;
-    std::size_t last;
-  };
 
   // Estimates from the candidates at the sampled positions. Returns a threshold of 0 if they are
-  // fewer than `rank`.
+  // fewer than rule.rank.
   static Estimate FromCandidates(const SelectContext& context, const Candidates& candidates,
-                                 std::size_t n, const Positions& sampled, std::size_t rank,
-                                 std::size_t taken) {
-    const auto room = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample,
-                                                    std::min(taken, candidates.count) + 1);
+                                 std::size_t n, const gpu::DgcRule& rule) {
+    const auto room = WorkspaceArray<std::uint32_t>(
+        *context.workspace, kUseSample, std::min<std::size_t>(rule.samples, candidates.count) + 1);
     // Tests divisibility of 32 bits by the stride exactly, in one multiplication.
-    const std::uint64_t reciprocal = ~std::uint64_t{0} / sampled.stride + 1;
+    const std::uint64_t reciprocal = ~std::uint64_t{0} / rule.stride + 1;
+    const std::uint64_t start = rule.start;
+    const std::uint64_t last = std::uint64_t{rule.samples - 1} * rule.stride;  // after the start
     std::size_t found = 0;
-    for (const CandidateChunk& chunk : candidates.chunks) {
-      for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-        const CandidateSegment& run = chunk.segments[r];
-        for (std::size_t j = run.offset; j < run.offset + run.count; ++j) {
-          const std::uint64_t past = std::uint64_t{candidates.indices[j]} - sampled.first;
-          room[found] = Key(candidates.values[j]);  // overwritten unless it is counted
-          found += static_cast<std::size_t>(past <= sampled.last - sampled.first &&
-                                            past * reciprocal < reciprocal);
-        }
+    for (const CandidateSegment& run : candidates.runs()) {
+      for (std::size_t j = run.offset; j < run.offset + run.count; ++j) {
+        const std::uint64_t past = std::uint64_t{candidates.indices[j]} - start;
+        room[found] = KeyOf(candidates.values[j]);  // overwritten unless it is counted
+        found += static_cast<std::size_t>(past <= last && past * reciprocal < reciprocal);
       }
     }
-    return found < rank ? Estimate{} : FromKeys(room.first(found), rank, taken, n);
+    return found < rule.rank ? Estimate{} : FromKeys(room.first(found), rule, n);
   }
 
-  // keys: of all `taken` sampled elements of n, or of the largest of them, at least `rank`.
-  static Estimate FromKeys(std::span<const std::uint32_t> keys, std::size_t rank, std::size_t taken,
+  // keys: of all sampled elements of n, or of the largest of them, at least rule.rank.
+  static Estimate FromKeys(std::span<const std::uint32_t> keys, const gpu::DgcRule& rule,
                            std::size_t n) {
-    const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, rank, 0, 31);
+    const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, rule.rank, 0, 31);
     std::uint32_t smallest = kInfinityKey;  // of keys that reach the cut: the element of that rank
     for (const std::uint32_t key : keys) {
       smallest = std::min(smallest, key >= cut.key ? key : kInfinityKey);
     }
-    const double reaching = static_cast<double>(cut.count) / static_cast<double>(taken);
+    const double reaching = static_cast<double>(cut.count) / static_cast<double>(rule.samples);
     return {std::bit_cast<float>(smallest), reaching * static_cast<double>(n)};
   }
 
@@ -406,8 +334,6 @@ SparsifierDescriptor DgcDescriptor() {
   return {
       .name = "dgc",
       .paper = "Lin et al., ICLR 2018",
-      .revision = 1,
-      .exact_count = false,
       // log(count / k) over 240 selections at density 0.01 of Gaussian and Laplace data, n =
       // 20,000, 100,000 and 500,000 (measured by the test Dgc.SelectionModelHolds).
       .selection_model = {-0.025, 0.053},

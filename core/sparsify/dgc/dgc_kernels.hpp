@@ -69,20 +69,6 @@ struct DgcWords {
   std::uint32_t slow_done[(kKeyDigits + 1) * kExactSpans];
 };
 
-// Returns the element of a rank: the smallest element that reaches the rank's cut. for_each is
-// CutOfRank's, over keys.
-template <class Block, class ForEach>
-SPARFUSE_DEVICE std::uint32_t KeyOfRank(Block& block, RankShared& shared, std::uint32_t rank,
-                                        const ForEach& for_each) {
-  const auto cut = static_cast<std::uint32_t>(CutOfRank(block, shared, 31, 0, rank, for_each));
-  std::uint32_t smallest = kNoKey;
-  for_each([&](std::uint64_t element) {
-    const auto key = static_cast<std::uint32_t>(element);
-    if (key >= cut && key < smallest) smallest = key;
-  });
-  return kNoKey - block.Max(kNoKey - smallest);
-}
-
 // Lists the keys of thresholds that corrections may lead to, so that one pass counts them together.
 SPARFUSE_DEVICE void LikelyThresholds(const DgcRule& rule, float first, std::uint32_t* keys) {
   float low = first;
@@ -103,9 +89,8 @@ struct DgcDecision {
 
 // The loop of corrections. count_reaching(key): the number of elements that reach the key, the same
 // in all threads.
-template <class Count>
 SPARFUSE_DEVICE DgcDecision Correct(const DgcRule& rule, std::uint32_t first_key,
-                                    const Count& count_reaching) {
+                                    const auto& count_reaching) {
   float threshold = MagnitudeOf(first_key);
   std::uint32_t count = count_reaching(first_key);
   const double upper = rule.upper_bound * static_cast<double>(rule.k);
@@ -141,8 +126,7 @@ SPARFUSE_DEVICE DgcDecision Settled(const DgcRule& rule, DgcDecision decision, S
 
 // Makes RecollectOnDevice collect the elements that reach `key`, and SendReaching send them. All
 // threads of a block call it.
-template <class Block>
-SPARFUSE_DEVICE void SendFromRecollected(Block& block, ScanControl* control, const DgcRule& rule,
+SPARFUSE_DEVICE void SendFromRecollected(auto& block, ScanControl* control, const DgcRule& rule,
                                          std::uint32_t key) {
   WantRecollected(block, control, key);
   if (block.thread() != 0) return;
@@ -155,18 +139,15 @@ SPARFUSE_DEVICE void SendFromRecollected(Block& block, ScanControl* control, con
 // Before the pass, lists the keys of a sample at random positions that reach the pass's bound. The
 // candidates do not determine this sample, because a position may be drawn twice.
 struct DgcFromRandom {
-  static constexpr const char* kName = "DgcFromRandom";
   static constexpr int kThreads = 256;
   static constexpr unsigned kEach = 8;
-  using Shared = NoShared;
   DgcRule rule;
-  DeviceSource source;
+  DeviceInput source;
   const ScanControl* control;
   DgcWords* words;
   std::uint64_t* list;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     constexpr std::uint32_t kAtOnce = kEach * kThreads;
     const std::uint32_t lo = control->lo;
     for (std::uint64_t first = std::uint64_t{block.block()} * kAtOnce; first < rule.samples;
@@ -189,7 +170,6 @@ struct DgcFromRandom {
 // threshold. The other blocks count the elements that reach the likely thresholds, and the last one
 // decides.
 struct DgcDecide {
-  static constexpr const char* kName = "DgcDecide";
   static constexpr int kThreads = 512;
   using Shared = RankShared;
   DgcRule rule;
@@ -201,8 +181,7 @@ struct DgcDecide {
   WarmWords* warm;
   std::uint32_t wanted;  // the number of candidates that the bound aimed at
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::uint32_t half = block.blocks() / 2;
     if (block.block() < half) {
       Gather(block, shared, half);
@@ -214,8 +193,7 @@ struct DgcDecide {
  private:
   SPARFUSE_DEVICE bool Stored() const { return control->count <= candidates.capacity; }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Gather(Block& block, Shared& shared, std::uint32_t half) const {
+  SPARFUSE_DEVICE void Gather(auto& block, Shared& shared, std::uint32_t half) const {
     const std::uint32_t count = Stored() && rule.strided ? control->count : 0;
     ForCandidates(block, candidates, count, block.block(), half,
                   [&](std::uint32_t a, std::uint32_t key, bool is) {
@@ -231,7 +209,7 @@ struct DgcDecide {
     const bool known = Stored() && listed >= rule.rank && listed <= kListRoom;
     std::uint32_t key = 0;
     if (known) {
-      key = KeyOfRank(block, shared, rule.rank, [&](const auto& take) {
+      key = KeyOfRank(block, shared, 31, rule.rank, [&](const auto& take) {
         for (std::uint32_t first = 0; first < listed; first += kLoadsInFlight * kThreads) {
           std::uint64_t own[kLoadsInFlight];
           const std::uint32_t mine = first + block.thread();
@@ -254,8 +232,7 @@ struct DgcDecide {
     Announce(block, &words->thresholds_ready);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Count(Block& block, Shared& shared, std::uint32_t self,
+  SPARFUSE_DEVICE void Count(auto& block, Shared& shared, std::uint32_t self,
                              std::uint32_t half) const {
     Await(block, &words->thresholds_ready, 1);
     const std::uint32_t lo = control->lo;
@@ -294,8 +271,7 @@ struct DgcDecide {
     if (block.thread() == 0) words->slow = sure ? 0 : 1;
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Decide(Block& block, const DgcDecision& decision, std::uint32_t lo) const {
+  SPARFUSE_DEVICE void Decide(auto& block, const DgcDecision& decision, std::uint32_t lo) const {
     if (!decision.largest && decision.key < lo) {
       return SendFromRecollected(block, control, rule, decision.key);
     }
@@ -309,8 +285,7 @@ struct DgcDecide {
 
   // Called by all threads of a block. Returns the count of one block's share; the shares of
   // `blocks` blocks add up to the count.
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t CountCandidates(Block& block, std::uint32_t key, std::uint32_t self,
+  SPARFUSE_DEVICE std::uint32_t CountCandidates(auto& block, std::uint32_t key, std::uint32_t self,
                                                 std::uint32_t blocks) const {
     std::uint32_t reaching = 0;
     ForCandidates(block, candidates, control->count, self, blocks,
@@ -320,8 +295,7 @@ struct DgcDecide {
     return block.Sum(reaching);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void LearnBound(Block& block, Shared& shared, std::uint32_t lo,
+  SPARFUSE_DEVICE void LearnBound(auto& block, Shared& shared, std::uint32_t lo,
                                   std::uint32_t count, bool failed) const {
     if (warm == nullptr) return;
     const RankedBin bin = FindRankedBin(block, shared.bin, control->bins, kScanBins, wanted);
@@ -335,7 +309,6 @@ struct DgcDecide {
 // `spans` blocks: three make histograms of the digits of the sample's keys, the fourth counts. One
 // more block decides.
 struct DgcFromAll {
-  static constexpr const char* kName = "DgcFromAll";
   static constexpr int kThreads = 512;
   static constexpr unsigned kEach = 8;
   struct Shared {
@@ -351,8 +324,7 @@ struct DgcFromAll {
   DgcWords* words;
   SlotReport* report;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const unsigned phase = block.block() / spans;
     const unsigned span = block.block() % spans;
     if (phase > 0) Await(block, words->slow_done + (phase - 1) * kExactSpans, spans);
@@ -374,8 +346,7 @@ struct DgcFromAll {
   }
 
  private:
-  template <class Block>
-  SPARFUSE_DEVICE void CountReaching(Block& block, const Shared& shared, unsigned span) const {
+  SPARFUSE_DEVICE void CountReaching(auto& block, const Shared& shared, unsigned span) const {
     const std::uint64_t each = (n + spans - 1) / spans;
     const std::uint64_t begin = span * each;
     const std::uint64_t end = begin + each < n ? begin + each : n;
@@ -393,8 +364,7 @@ struct DgcFromAll {
     }
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Decide(Block& block, const Shared& shared, std::uint32_t first_key) const {
+  SPARFUSE_DEVICE void Decide(auto& block, const Shared& shared, std::uint32_t first_key) const {
     const DgcDecision decision = Correct(rule, first_key, [&](std::uint32_t key) {
       for (unsigned t = 0; t < kDgcThresholds; ++t) {
         if (shared.keys[t] == key) return words->slow_counts[t];
@@ -418,9 +388,8 @@ struct DgcFromAll {
 
   // Calls f(key + 1) for each element of the thread's share of [begin, end), and f(0), which
   // exceeds no key, for the rest of its last round.
-  template <class Block, class F>
-  SPARFUSE_DEVICE void ForNextKeys(Block& block, std::uint64_t begin, std::uint64_t end,
-                                   const F& f) const {
+  SPARFUSE_DEVICE void ForNextKeys(auto& block, std::uint64_t begin, std::uint64_t end,
+                                   const auto& f) const {
     for (std::uint64_t i = begin + block.thread(); i < end; i += kEach * kThreads) {
       float own[kEach];
       for (unsigned e = 0; e < kEach; ++e) {
@@ -434,29 +403,27 @@ struct DgcFromAll {
 // Selects from a small tensor in one block.
 template <int Threads>
 struct DgcOfSmall {
-  static constexpr const char* kName = "DgcOfSmall";
   static constexpr int kThreads = Threads;
   struct Shared {
     RankShared rank;
     std::uint32_t counts[InRegisters<Threads>::kCounts];
   };
   DgcRule rule;
-  DeviceSource source;
+  DeviceInput source;
   SendTarget slot;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     InRegisters<Threads> elements;
     elements.Load(block, source, slot.report);
     block.Sync();  // the residual that Load wrote may be read by other threads
     const std::uint32_t first_key =
-        rule.strided ? KeyOfRank(block, shared.rank, rule.rank,
+        rule.strided ? KeyOfRank(block, shared.rank, 31, rule.rank,
                                  [&](const auto& take) {
                                    elements.ForEach(block, [&](std::uint32_t key, std::uint32_t i) {
                                      if (rule.Sampled(i)) take(key);
                                    });
                                  })
-                     : KeyOfRank(block, shared.rank, rule.rank, [&](const auto& take) {
+                     : KeyOfRank(block, shared.rank, 31, rule.rank, [&](const auto& take) {
                          for (std::uint32_t s = block.thread(); s < rule.samples; s += Threads) {
                            take(KeyOf(source.x()[rule.Position(source.n, s)]));
                          }

@@ -11,11 +11,10 @@
 //   estimate   t = m + z s; |x| > t is selected.
 //   paper      at most three selections: fewer than 2k/3 elements halve t, more than 4k/3 raise it
 //              by half; the last selection is sent.
-#include <algorithm>
 
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/gaussiank/gaussiank_kernels.hpp"
-#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
@@ -24,32 +23,6 @@ namespace {
 
 double Estimate(const Statistics& statistics, double density) {
   return GaussianThreshold(statistics, TwoSidedNormalQuantile(density));
-}
-
-// x has more than k elements. z is TwoSidedNormalQuantile of the density.
-//
-// Cost: one pass over x.
-void SelectGaussianOnDevice(const DeviceContext& context, const DeviceInput& input,
-                            const TensorInfo& info, std::size_t k, double z, WarmWords* warm,
-                            const DeviceSlot& slot) {
-  DeviceScan scan = PrepareScan(context, input, info, k, slot, Correcting(input.n, k, warm));
-  CollectAndMeasureOnDevice<false>(context, scan, gpu::AimAtGaussian{z, CorrectionOf(scan)});
-  RecollectOnDevice(context, scan);
-  SendReaching(context, scan, slot);
-}
-
-// Selects as in the paper. Cost: three passes over x.
-void SelectGaussianPaperOnDevice(const DeviceContext& context, const DeviceInput& input,
-                                 const TensorInfo& info, std::size_t k, double z,
-                                 const DeviceSlot& slot) {
-  auto* const step = context.workspace->Get<gpu::GaussianStep>(context.stream, kUseStep, 1);
-  DeviceScan scan = PrepareScan(context, input, info, k, slot, NothingCollected());
-  CollectAndMeasureOnDevice<false>(context, scan, gpu::ListTries{z, step});
-  scan = PrepareScan(context, scan.input, info, k, slot, NothingCollected());
-  CollectAndMeasureOnDevice<true>(context, scan, gpu::ChooseTry{k, step}, {}, &step->tries);
-  scan = PrepareScan(context, scan.input, info, k, slot, Reaching(input.n, k, &step->key, slot));
-  CollectOnDevice(context, scan);
-  SendReaching(context, scan, slot);
 }
 
 class GaussianK final : public WarmSparsifier {
@@ -67,11 +40,16 @@ class GaussianK final : public WarmSparsifier {
                   slot);
   }
 
+  // Cost: one pass over x.
   void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
                           const TensorInfo& info, const Aim& aim, SparsifierState* state,
                           DeviceSlot& slot) const override {
-    SelectGaussianOnDevice(context, input, info, aim.k, TwoSidedNormalQuantile(aim.density),
-                           WarmWordsOf(state), slot);
+    const double z = TwoSidedNormalQuantile(aim.density);
+    DeviceScan scan = PrepareScan(context, input, info, aim.k, slot,
+                                  Correcting(input.n, aim.k, WarmWordsOf(state)));
+    CollectAndMeasureOnDevice<false>(context, scan, gpu::AimAtGaussian{z, CorrectionOf(scan)});
+    RecollectOnDevice(context, scan);
+    SendReaching(context, scan, slot);
   }
 };
 
@@ -91,11 +69,20 @@ class GaussianKPaper final : public DeviceScanSparsifier {
     TakeReaching(context, input, info, keys[at], aim.k, slot);
   }
 
+  // Cost: three passes over x.
   void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
                           const TensorInfo& info, const Aim& aim, SparsifierState* /*state*/,
                           DeviceSlot& slot) const override {
-    SelectGaussianPaperOnDevice(context, input, info, aim.k, TwoSidedNormalQuantile(aim.density),
-                                slot);
+    const std::size_t k = aim.k;
+    const double z = TwoSidedNormalQuantile(aim.density);
+    auto* const step = context.workspace->Get<gpu::GaussianStep>(context.stream, kUseStep, 1);
+    DeviceScan scan = PrepareScan(context, input, info, k, slot, NothingCollected());
+    CollectAndMeasureOnDevice<false>(context, scan, gpu::ListTries{z, step});
+    scan = PrepareScan(context, scan.input, info, k, slot, NothingCollected());
+    CollectAndMeasureOnDevice<true>(context, scan, gpu::ChooseTry{k, step}, {}, &step->tries);
+    scan = PrepareScan(context, scan.input, info, k, slot, Reaching(input.n, k, &step->key, slot));
+    CollectOnDevice(context, scan);
+    SendReaching(context, scan, slot);
   }
 };
 
@@ -105,7 +92,6 @@ SparsifierDescriptor GaussianKDescriptor() {
   return {.name = "gaussiank",
           .paper = "Shi et al., arXiv 1911.08772, 2019",
           .revision = 2,
-          .exact_count = false,
           // Measured on random data and a small network's gradients
           // (SelectionModels.OfCorrectedEstimatesHold).
           .selection_model = {0, 0.003},
@@ -113,9 +99,7 @@ SparsifierDescriptor GaussianKDescriptor() {
           .deviations =
               "If the estimate selects a count more than 2 % off k, the k largest are sent; the "
               "paper halves and raises the threshold in steps instead.",
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-            return std::make_unique<GaussianK>();
-          },
+          .make = MakePlain<GaussianK>,
           .aliases = {"gaussian"},
           .reusable_threshold = true};
 }
@@ -124,14 +108,10 @@ SparsifierDescriptor GaussianKPaperDescriptor() {
   return {
       .name = "gaussiank@paper",
       .paper = "Shi et al., arXiv 1911.08772, 2019",
-      .revision = 1,
-      .exact_count = false,
       .selection_model = {0.787, 1.728},
       .contraction = OneElement,
       .deviations = "An empty selection, or one that overflows its slot, becomes an exact top-k.",
-      .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-        return std::make_unique<GaussianKPaper>();
-      },
+      .make = MakePlain<GaussianKPaper>,
       .unbounded_count = true,
       .reusable_threshold = true};
 }

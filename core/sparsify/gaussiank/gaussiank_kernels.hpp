@@ -26,8 +26,7 @@ struct GaussianWalk {
   std::size_t raised[3] = {2, 4, 5};
 
   // The index of the threshold to send with, from the counts of all thresholds.
-  template <class CountOf>
-  SPARFUSE_HOST_DEVICE std::size_t Last(std::uint64_t k, const CountOf& count_of) const {
+  SPARFUSE_HOST_DEVICE std::size_t Last(std::uint64_t k, const auto& count_of) const {
     std::size_t at = 0;
     for (int correction = 0; correction < 2; ++correction) {
       const std::uint64_t count = count_of(at);
@@ -50,8 +49,7 @@ namespace sparfuse::gpu {
 struct AimAtGaussian {
   double z;
   ThresholdCorrection correction;
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+  SPARFUSE_DEVICE void operator()(auto& block, const Statistics& statistics) const {
     correction.Apply(block, GaussianThreshold(statistics, z));
   }
 };
@@ -65,8 +63,7 @@ struct GaussianStep {
 struct ListTries {
   double z;
   GaussianStep* step;
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+  SPARFUSE_DEVICE void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() != 0) return;
     const double threshold = GaussianThreshold(statistics, z);
     const GaussianWalk walk;
@@ -80,8 +77,7 @@ struct ListTries {
 struct ChooseTry {
   std::uint64_t k;
   GaussianStep* step;
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+  SPARFUSE_DEVICE void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() != 0) return;
     const GaussianWalk walk;
     const std::size_t last =

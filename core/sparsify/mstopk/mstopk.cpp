@@ -17,14 +17,12 @@
 // A count shows only on which side of the (k + 1)-th magnitude t lies. That magnitude is found
 // among the candidates of a single pass, and the bisection reads no data at all.
 #include <algorithm>
-#include <bit>
 
-#include "core/base/cpu.hpp"
 #include "core/base/random_stream.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/mstopk/mstopk_kernels.hpp"
-#include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/scan/largest.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
@@ -37,61 +35,24 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
                  std::size_t inside, std::size_t start, std::size_t wanted, Slot& slot) {
   std::size_t position = 0;
   std::size_t taken = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      const CandidateSegment& run = chunk.segments[r];
-      Settle(input, candidates, run, bracket.upper);
-      for (std::size_t i = run.offset; i < run.offset + run.count; ++i) {
-        const float value = candidates.values[i];
-        const std::uint32_t key = std::bit_cast<std::uint32_t>(value) & kAbsMask;
-        if (key < bracket.lower) continue;
-        if (key < bracket.upper) {
-          const std::size_t turn = (position++ + inside - start) % inside;
-          if (turn >= wanted) continue;
-        }
-        slot.indices.data[taken] = candidates.indices[i];
-        slot.values.data[taken++] = value;
-        if (key < bracket.upper && input.residual != nullptr) {
-          input.residual[candidates.indices[i]] = 0.0f;
-        }
+  for (const CandidateSegment& run : candidates.runs()) {
+    Settle(input, candidates, run, bracket.upper);
+    for (std::size_t i = run.offset; i < run.offset + run.count; ++i) {
+      const float value = candidates.values[i];
+      const std::uint32_t key = KeyOf(value);
+      if (key < bracket.lower) continue;
+      if (key < bracket.upper) {
+        const std::size_t turn = (position++ + inside - start) % inside;
+        if (turn >= wanted) continue;
+      }
+      slot.indices.data[taken] = candidates.indices[i];
+      slot.values.data[taken++] = value;
+      if (key < bracket.upper && input.residual != nullptr) {
+        input.residual[candidates.indices[i]] = 0.0f;
       }
     }
   }
   slot.count = taken;
-}
-
-// x has more than k elements. Each step takes its bound from a sample: a warm bound that is too
-// high would change the selection, not only the time.
-//
-// Cost: one pass over x, and a second one if the bracket reaches below the candidates.
-void SelectMsTopKOnDevice(const DeviceContext& context, const DeviceInput& input,
-                          const TensorInfo& info, std::size_t k, std::int64_t iterations,
-                          std::uint64_t seed, const DeviceSlot& slot) {
-  auto* const step = context.workspace->Get<gpu::MsTopKStep>(context.stream, kUseStep, 1);
-  ScanOptions options = Correcting(input.n, k, nullptr);
-  options.own = &step->counts.listed;
-  options.own_size = sizeof(step->counts) / sizeof(std::uint32_t);
-  DeviceScan scan = PrepareScan(context, input, info, k, slot, options);
-  CollectAndMeasureOnDevice<false>(context, scan, gpu::NoteRange{step});
-
-  const gpu::CandidateArrays candidates = gpu::CandidatesOf(scan);
-  const auto count = static_cast<std::uint32_t>(k);
-  const std::size_t blocks = std::clamp<std::size_t>(scan.capacity / 4096, 1, kMostCounting);
-  gpu::Launch(context.stream, blocks,
-              gpu::FindBracket{iterations, count, scan.control, candidates, scan.list, step},
-              scan.active());
-  RecollectOnDevice(context, scan);
-  gpu::Launch(context.stream, blocks,
-              gpu::CountBracket{RandomStream(seed, info.id, info.step), count,
-                                static_cast<std::uint32_t>(CandidateCapacity(input.n, k)),
-                                scan.control, candidates, step, slot.report},
-              scan.active());
-  gpu::Launch(context.stream, scan.plan.spans,
-              gpu::SendBracket{count, static_cast<std::uint32_t>(scan.plan.chunks),
-                               static_cast<std::uint32_t>(scan.plan.chunks_per_span), scan.control,
-                               candidates, step, gpu::TargetOf(input, slot)},
-              &step->counts.send);
-  Send(context, scan, slot);
 }
 
 class MsTopK final : public WarmSparsifier {
@@ -140,10 +101,38 @@ class MsTopK final : public WarmSparsifier {
     return nullptr;
   }
 
+  // Each step takes its bound from a sample: a warm bound that is too high would change the
+  // selection, not only the time.
+  //
+  // Cost: one pass over x, and a second one if the bracket reaches below the candidates.
   void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
                           const TensorInfo& info, const Aim& aim, SparsifierState* /*state*/,
                           DeviceSlot& slot) const override {
-    SelectMsTopKOnDevice(context, input, info, aim.k, iterations_, seed_, slot);
+    auto* const step = context.workspace->Get<gpu::MsTopKStep>(context.stream, kUseStep, 1);
+    ScanOptions options = Correcting(input.n, aim.k, nullptr);
+    options.own = &step->counts.listed;
+    options.own_size = sizeof(step->counts) / sizeof(std::uint32_t);
+    DeviceScan scan = PrepareScan(context, input, info, aim.k, slot, options);
+    CollectAndMeasureOnDevice<false>(context, scan, gpu::NoteRange{step});
+
+    const gpu::CandidateArrays candidates = gpu::CandidatesOf(scan);
+    const auto count = static_cast<std::uint32_t>(aim.k);
+    const std::size_t blocks = std::clamp<std::size_t>(scan.capacity / 4096, 1, kMostCounting);
+    gpu::Launch(context.stream, blocks,
+                gpu::FindBracket{iterations_, count, scan.control, candidates, scan.list, step},
+                scan.active());
+    RecollectOnDevice(context, scan);
+    gpu::Launch(context.stream, blocks,
+                gpu::CountBracket{RandomStream(seed_, info.id, info.step), count,
+                                  static_cast<std::uint32_t>(CandidateCapacity(input.n, aim.k)),
+                                  scan.control, candidates, step, slot.report},
+                scan.active());
+    gpu::Launch(context.stream, scan.plan.spans,
+                gpu::SendBracket{count, static_cast<std::uint32_t>(scan.plan.chunks),
+                                 static_cast<std::uint32_t>(scan.plan.chunks_per_span),
+                                 scan.control, candidates, step, gpu::TargetOf(input, slot)},
+                &step->counts.send);
+    Send(context, scan, slot);
   }
 
  private:

@@ -10,7 +10,6 @@
 // reaches below the candidates, they are collected once more.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "core/base/random_stream.hpp"
@@ -70,8 +69,7 @@ struct MsTopKStep {
 struct NoteRange {
   MsTopKStep* step;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+  SPARFUSE_DEVICE void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() != 0) return;
     step->mean = statistics.MeanAbs();
     step->max = statistics.MaxAbs();
@@ -80,7 +78,6 @@ struct NoteRange {
 
 // Finds the bracket. Asks for another Collect if the bracket reaches below the candidates.
 struct FindBracket {
-  static constexpr const char* kName = "FindBracket";
   static constexpr int kThreads = 256;
   using Shared = RankShared;
 
@@ -91,8 +88,7 @@ struct FindBracket {
   std::uint64_t* list;
   MsTopKStep* step;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::uint32_t count = control->count;
     const std::uint32_t lo = control->lo;
     if (count <= k || count > candidates.capacity) {  // for all threads of all blocks
@@ -100,18 +96,12 @@ struct FindBracket {
       return;
     }
     const RankedBin bin = FindRankedBin(block, shared.bin, control->bins, kScanBins, k + 1);
-    for (std::uint32_t first = block.block() * kThreads; first < count;
-         first += block.blocks() * kThreads) {
-      const std::uint32_t a = first + block.thread();
-      const std::uint32_t key = a < count ? KeyOf(candidates.values[a]) : 0;
-      const bool in = a < count && BinOf(key, lo) == bin.bin;
-      const std::uint32_t mask = block.Ballot(in);
-      if (mask == 0) continue;
-      std::uint32_t to = 0;
-      if (block.lane() == 0) to = block.AtomicAdd(&step->counts.listed, CountBits(mask));
-      to = block.Shuffle(to, 0) + LanesBefore(block, mask);
-      if (in && to < kListRoom) list[to] = key;
-    }
+    ForCandidates(block, candidates, count, block.block(), block.blocks(),
+                  [&](std::uint32_t, std::uint32_t key, bool is) {
+                    const bool in = is && BinOf(key, lo) == bin.bin;
+                    const std::uint32_t to = PlaceInList(block, in, &step->counts.listed);
+                    if (to < kListRoom) list[to] = key;
+                  });
     Announce(block, step->counts.searched + block.block());
     if (block.block() != block.blocks() - 1) return;
     Await(block, step->counts.searched, block.blocks());
@@ -131,17 +121,10 @@ struct FindBracket {
     };
     const std::uint32_t base = lo + (bin.bin << kScanShift);
     const int bits = bin.bin == kScanBins - 1 ? 31 : kScanShift;
-    const std::uint32_t cut =
-        base + static_cast<std::uint32_t>(
-                   CutOfRank(block, shared, bits, 0, k + 1 - bin.above, [&](const auto& use) {
-                     for_each([&](std::uint32_t key) { use(key - base); });
-                   }));
-    // The cut may lie between two keys.
-    std::uint32_t below = 0;  // the complement of the smallest key that reaches the cut
-    for_each([&](std::uint32_t key) {
-      if (key >= cut && ~key > below) below = ~key;
-    });
-    const std::uint32_t next = ~block.Max(below);
+    const std::uint32_t next =
+        base + KeyOfRank(block, shared, bits, k + 1 - bin.above, [&](const auto& use) {
+          for_each([&](std::uint32_t key) { use(key - base); });
+        });
     const Bracket bracket = Bisect(step->mean, step->max, next, iterations);
     if (block.thread() == 0) step->bracket = bracket;
     if (bracket.lower < lo) WantRecollected(block, control, bracket.lower);
@@ -156,9 +139,7 @@ struct FindBracket {
 
 // Decides whether the bracket is sent or the k largest. For the k largest control->active stays 1.
 struct CountBracket {
-  static constexpr const char* kName = "CountBracket";
   static constexpr int kThreads = 256;
-  using Shared = NoShared;
 
   RandomStream stream;
   std::uint32_t k;
@@ -168,8 +149,7 @@ struct CountBracket {
   MsTopKStep* step;
   SlotReport* report;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const Bracket bracket = step->bracket;
     const std::uint32_t count = control->count;
     const bool stored = count <= candidates.capacity;
@@ -206,9 +186,7 @@ struct CountBracket {
 // Sends all candidates that reach the upper end, and of the candidates inside those at the
 // positions [start, start + wanted) modulo `inside`.
 struct SendBracket {
-  static constexpr const char* kName = "SendBracket";
   static constexpr int kThreads = 256;
-  using Shared = NoShared;
 
   std::uint32_t k;
   std::uint32_t chunks;
@@ -218,14 +196,13 @@ struct SendBracket {
   const MsTopKStep* step;
   SendTarget slot;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t span = block.block();
     const std::uint32_t first = span * chunks_per_span;
     const std::uint32_t last = first + chunks_per_span < chunks ? first + chunks_per_span : chunks;
     // The upper half counts candidates inside the bracket, the lower half candidates above it.
     std::uint64_t own = 0;
-    for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
+    for (std::uint32_t c = first + block.warp(); c < last; c += block.kWarps) {
       DeviceSegment run = candidates.segments[c];
       run.selected = 0;
       run.start = 0;
@@ -259,7 +236,7 @@ struct SendBracket {
       slot.report->candidates += control->count;
     }
     block.Sync();
-    for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
+    for (std::uint32_t c = first + block.warp(); c < last; c += block.kWarps) {
       const DeviceSegment run = candidates.segments[c];
       std::uint32_t sure = run.selected;
       std::uint32_t inside = run.start;

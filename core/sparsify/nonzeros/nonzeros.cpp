@@ -115,8 +115,6 @@ double Everything(std::span<const std::int64_t> /*shape*/, double /*density*/) {
 SparsifierDescriptor NonzerosDescriptor() {
   return {.name = kNonzeros,
           .paper = "Wang et al., Zen, OSDI 2025",
-          .revision = 1,
-          .exact_count = false,
           // The density predicts the count. Between batches of 256 to 4,096 words of a text, drawn
           // as runs of 1 to 64, the number of different words deviates by 2 to 6 %.
           .selection_model = {0, 0.04},
@@ -125,9 +123,7 @@ SparsifierDescriptor NonzerosDescriptor() {
               "The count follows the data. The density is the expected part of nonzero elements, "
               "for plans and models. It selects nothing, with two exceptions: density 1 sends "
               "zeros, too, and an overflow of the slot sends an exact top-k.",
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-            return std::make_unique<Nonzeros>();
-          },
+          .make = MakePlain<Nonzeros>,
           .unbounded_count = true};
 }
 

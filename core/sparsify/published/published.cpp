@@ -30,8 +30,7 @@ class Published final : public ScanSparsifier {
   std::function<void(const PublishedCall&)> rule_;
 };
 
-template <class Of>
-Moments MomentsOf(const PublishedCall& call, const Of& of) {
+Moments MomentsOf(const PublishedCall& call, const auto& of) {
   const auto n = static_cast<double>(call.input.n);
   const double mean = SumOver(call, of) / n;
   const double squares = SumOver(call, [&](double x) { return (of(x) - mean) * (of(x) - mean); });
@@ -61,10 +60,6 @@ std::uint32_t KeyFrom(Comparison comparison, double threshold) {
     threshold = static_cast<double>(static_cast<float>(threshold));
   }
   return comparison == Comparison::kAtLeast ? KeyAtLeast(threshold) : KeyAbove(threshold);
-}
-
-std::size_t TruncatedCount(double product) {
-  return std::max<std::size_t>(1, static_cast<std::size_t>(product));
 }
 
 Moments PublishedCall::Signed() const {
@@ -102,7 +97,7 @@ std::size_t PublishedCall::Take(Comparison comparison, double threshold) const {
 }
 
 void PublishedCall::TakeLargest(std::size_t count) const {
-  RequireRoom(sparsifier, info, slot, count);
+  RequireRoom(sparsifier, info, slot.capacity, count);
   SelectLargest(context, input, info, count, 0, slot);
 }
 

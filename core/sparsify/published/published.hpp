@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -38,9 +38,6 @@ std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors();
 std::vector<SparsifierDescriptor> PublishedSidcoDescriptors();
 std::vector<SparsifierDescriptor> PublishedThresholdDescriptors();
 std::vector<SparsifierDescriptor> PublishedRandomKDescriptors();
-
-// max(1, trunc(product)).
-std::size_t TruncatedCount(double product);
 
 enum class Comparison { kAtLeast, kAbove };
 
@@ -109,8 +106,7 @@ std::span<const Part> ForChunks(const PublishedCall& call, const Body& body) {
 }
 
 // The sum of of(x) over all elements, in double precision; the same for every size of the pool.
-template <class Of>
-double SumOver(const PublishedCall& call, const Of& of) {
+double SumOver(const PublishedCall& call, const auto& of) {
   double total = 0;
   const auto add = [&](double& part, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) part += of(static_cast<double>(call.input.x()[i]));

@@ -13,6 +13,10 @@
 namespace sparfuse {
 namespace {
 
+std::size_t TruncatedCount(double product) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(product));
+}
+
 constexpr Comparison kAtLeast = Comparison::kAtLeast;
 constexpr Comparison kAbove = Comparison::kAbove;
 
@@ -24,9 +28,7 @@ std::span<std::uint32_t> SampleRoom(const PublishedCall& call, std::size_t sampl
   return WorkspaceArray<std::uint32_t>(*call.context.workspace, kUseKeys, samples);
 }
 
-std::uint32_t KeyAt(const PublishedCall& call, std::size_t i) {
-  return std::bit_cast<std::uint32_t>(call.input.x()[i]) & kAbsMask;
-}
+std::uint32_t KeyAt(const PublishedCall& call, std::size_t i) { return KeyOf(call.input.x()[i]); }
 
 // Returns the rank-th largest magnitude. Reorders the keys. 1 <= rank <= keys.size().
 double Largest(std::span<std::uint32_t> keys, std::size_t rank) {
@@ -138,103 +140,86 @@ struct Form {
   std::string_view name;
   void (*select)(const PublishedCall&, std::uint64_t seed);
   SelectionModel model;
-  bool unbounded_count;
-  double (*contraction)(std::span<const std::int64_t>, double);
   std::string_view deviations;
+  bool unbounded_count = true;
+  double (*contraction)(std::span<const std::int64_t>, double) = OneElement;
 };
 
 // "times k" in the texts holds for 65,536 elements of Gaussian data at a density of 0.01.
-constexpr Form kGrace = {
-    "dgc@grace",
-    [](const PublishedCall& call, std::uint64_t seed) {
-      SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 10});
-    },
-    {-0.249, 0.917},
-    true,
-    OneElement,
-    "In GRACE's code: samples n / 100 with replacement, corrects up to ten times by 1.3 and 0.7, "
-    "and never cuts to size. Sends 0.95 +- 0.17 times k."};
-constexpr Form kAdtopk = {
-    "dgc@adtopk",
-    [](const PublishedCall& call, std::uint64_t seed) {
-      SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 2});
-    },
-    {0.195, 0.588},
-    true,
-    OneElement,
-    "In ADTopk's code: as dgc@grace, with two corrections. Sends 1.3 +- 0.7 times k."};
-constexpr Form kSaf = {
-    "dgc@saf",
-    [](const PublishedCall& call, std::uint64_t seed) {
-      SelectSampled(call, seed, {0, false, 1.3, 0.7, 2});
-    },
-    {0.195, 0.588},
-    true,
-    OneElement,
-    "In SAFusion's code: samples k with replacement, corrects twice by 1.3 and 0.7, and never cuts "
-    "to size. Sends 1.3 +- 0.7 times k."};
-constexpr Form kSsf = {
-    "dgc@ssf",
-    [](const PublishedCall& call, std::uint64_t seed) {
-      SelectSampled(call, seed, {0, false, 1.2, 0.8, 10});
-    },
-    {0.11, 0.561},
-    true,
-    OneElement,
-    "In SSFusion's code: samples k with replacement, corrects up to ten times by 1.2 and 0.8, and "
-    "never cuts to size. Sends 0.95 +- 0.1 times k."};
-constexpr Form kWfbp = {
-    "dgc@wfbp",
-    [](const PublishedCall& call, std::uint64_t seed) {
-      SelectSampled(call, seed, {0, true, 1.3, 0.7, 2});
-    },
-    {4.6, 0.015},
-    true,
-    OneElement,
-    "In the code of WFBP: sends nearly everything. Its threshold is the smallest of k sampled "
-    "magnitudes, corrected twice by 1.3: 99.8 times k at a density of 0.01."};
-constexpr Form kSidco = {
-    "dgc@sidco",
-    SelectSidco,
-    {-0.184, 0.433},
-    false,
-    OneElement,
-    "In SIDCo's code: samples n / 100 without replacement, |x| > threshold; above 4k/3 elements it "
-    "sends the k largest of them, and it does not correct too few. Sends 0.92 +- 0.22 times k."};
-constexpr Form kPool = {
-    "dgc@pool",
-    SelectPool,
-    {0.002, 0.008},
-    false,
-    Nothing,
-    "In Cupcake's code: below 16,384 elements exact top-k; else samples with a stride of 99 or 999 "
-    "elements, corrects up to four times by 1.3 and 0.7, and sends the first k by position or, if "
-    "there are fewer, k positions drawn at random with replacement. Sends k, of which 0.4 are "
-    "among the k largest. A position that is drawn twice is sent once."};
-
-template <const Form& kForm>
-SparsifierDescriptor Describe() {
-  return {.name = kForm.name,
-          .paper = "Lin et al., ICLR 2018",
-          .revision = 1,
-          .exact_count = false,
-          .selection_model = kForm.model,
-          .contraction = kForm.contraction,
-          .deviations = kForm.deviations,
-          .make =
-              [](const Options&, std::uint64_t seed) {
-                return MakePublished(
-                    kForm.name, [seed](const PublishedCall& call) { kForm.select(call, seed); });
-              },
-          .unbounded_count = kForm.unbounded_count,
-          .reusable_threshold = kForm.contraction != Nothing};
-}
+constexpr Form kForms[] = {
+    {"dgc@grace",
+     [](const PublishedCall& call, std::uint64_t seed) {
+       SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 10});
+     },
+     {-0.249, 0.917},
+     "In GRACE's code: samples n / 100 with replacement, corrects up to ten times by 1.3 and 0.7, "
+     "and never cuts to size. Sends 0.95 +- 0.17 times k."},
+    {"dgc@adtopk",
+     [](const PublishedCall& call, std::uint64_t seed) {
+       SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 2});
+     },
+     {0.195, 0.588},
+     "In ADTopk's code: as dgc@grace, with two corrections. Sends 1.3 +- 0.7 times k."},
+    {"dgc@saf",
+     [](const PublishedCall& call, std::uint64_t seed) {
+       SelectSampled(call, seed, {0, false, 1.3, 0.7, 2});
+     },
+     {0.195, 0.588},
+     "In SAFusion's code: samples k with replacement, corrects twice by 1.3 and 0.7, and never "
+     "cuts to size. Sends 1.3 +- 0.7 times k."},
+    {"dgc@ssf",
+     [](const PublishedCall& call, std::uint64_t seed) {
+       SelectSampled(call, seed, {0, false, 1.2, 0.8, 10});
+     },
+     {0.11, 0.561},
+     "In SSFusion's code: samples k with replacement, corrects up to ten times by 1.2 and 0.8, and "
+     "never cuts to size. Sends 0.95 +- 0.1 times k."},
+    {"dgc@wfbp",
+     [](const PublishedCall& call, std::uint64_t seed) {
+       SelectSampled(call, seed, {0, true, 1.3, 0.7, 2});
+     },
+     {4.6, 0.015},
+     "In the code of WFBP: sends nearly everything. Its threshold is the smallest of k sampled "
+     "magnitudes, corrected twice by 1.3: 99.8 times k at a density of 0.01."},
+    {"dgc@sidco",
+     SelectSidco,
+     {-0.184, 0.433},
+     "In SIDCo's code: samples n / 100 without replacement, |x| > threshold; above 4k/3 elements "
+     "it sends the k largest of them, and it does not correct too few. Sends 0.92 +- 0.22 times k.",
+     false},
+    {"dgc@pool",
+     SelectPool,
+     {0.002, 0.008},
+     "In Cupcake's code: below 16,384 elements exact top-k; else samples with a stride of 99 or "
+     "999 elements, corrects up to four times by 1.3 and 0.7, and sends the first k by position "
+     "or, "
+     "if there are fewer, k positions drawn at random with replacement. Sends k, of which 0.4 are "
+     "among the k largest. A position that is drawn twice is sent once.",
+     false,
+     Nothing},
+};
 
 }  // namespace
 
 std::vector<SparsifierDescriptor> PublishedDgcDescriptors() {
-  return {Describe<kGrace>(), Describe<kAdtopk>(), Describe<kSaf>(), Describe<kSsf>(),
-          Describe<kWfbp>(),  Describe<kSidco>(),  Describe<kPool>()};
+  std::vector<SparsifierDescriptor> descriptors;
+  for (const Form& form : kForms) {
+    descriptors.push_back({.name = form.name,
+                           .paper = "Lin et al., ICLR 2018",
+                           .selection_model = form.model,
+                           .contraction = form.contraction,
+                           .deviations = form.deviations,
+                           .make =
+                               [&form](const Options&, std::uint64_t seed) {
+                                 return MakePublished(form.name,
+                                                      [&form, seed](const PublishedCall& call) {
+                                                        form.select(call, seed);
+                                                      });
+                               },
+                           .unbounded_count = form.unbounded_count,
+                           .reusable_threshold = form.contraction != Nothing});
+  }
+  return descriptors;
 }
 
 }  // namespace sparfuse

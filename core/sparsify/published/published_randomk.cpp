@@ -45,7 +45,6 @@ std::vector<SparsifierDescriptor> PublishedRandomKDescriptors() {
   return {
       {.name = "randomk@saf",
        .paper = "Stich et al., NeurIPS 2018",
-       .revision = 1,
        .exact_count = true,
        .index_shared = true,
        .contraction = KeptFraction,
@@ -57,8 +56,6 @@ std::vector<SparsifierDescriptor> PublishedRandomKDescriptors() {
        .aliases = {"randomk@wfbp", "randomk@grace"}},
       {.name = "randomk@grace-dist",
        .paper = "Stich et al., NeurIPS 2018",
-       .revision = 1,
-       .exact_count = false,
        .index_shared = true,
        .selection_model = {-0.006, 0.006},
        .contraction = DrawnFraction,
@@ -66,8 +63,7 @@ std::vector<SparsifierDescriptor> PublishedRandomKDescriptors() {
            "As in GRACE's code for distributed PyTorch: k draws with replacement, keyed as in "
            "randomk@saf. There an element that is drawn twice is sent twice; here it is sent once, "
            "so that about density / 2 of the k are missing.",
-       .make = MakeGraceDist,
-       .aliases = {}},
+       .make = MakeGraceDist},
   };
 }
 

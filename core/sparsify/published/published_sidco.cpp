@@ -120,7 +120,7 @@ Survivors SurvivorsOf(const PublishedCall& call, double threshold) {
   const auto add = [&](Part& part, std::size_t begin, std::size_t end) {
     part.smallest = kInfinityKey;
     for (std::size_t i = begin; i < end; ++i) {
-      const std::uint32_t key = std::bit_cast<std::uint32_t>(call.input.x()[i]) & kAbsMask;
+      const std::uint32_t key = KeyOf(call.input.x()[i]);
       if (key < lo) continue;
       const double above = static_cast<double>(std::bit_cast<float>(key)) - origin;
       ++part.count;
@@ -263,8 +263,6 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
   SparsifierDescriptor saf{
       .name = "sidco@saf",
       .paper = "Abdelmoniem et al., MLSys 2021",
-      .revision = 1,
-      .exact_count = false,
       .selection_model = {-0.868, 1.698},
       .contraction = OneElement,
       .deviations =

@@ -14,7 +14,7 @@
 #include "core/device/launch.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/randomk/randomk_kernels.hpp"
-#include "core/sparsify/scan_device/position_bitmap_device.hpp"
+#include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 #include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
@@ -142,32 +142,6 @@ namespace {
 constexpr double kRest = 8192;  // draws of one block in its first round
 constexpr unsigned kMaxRounds = kBitmapScratchWords;
 
-// Selects as SelectRandom does from a pending x, on a device: draws positions in rounds, then sends
-// the elements at these positions.
-void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& source,
-                          const RandomStream& stream, std::size_t k, DeviceSlot& slot) {
-  const std::size_t n = source.gradient.size;
-  const bool drawn_are_sent = k <= n / 2;
-  const std::size_t count = drawn_are_sent ? k : n - k;
-  const DeviceBitmap bitmap = ClearDeviceBitmap(context, n);
-  const gpu::Draws draws{stream, n, static_cast<std::uint32_t>(count), bitmap.bits, bitmap.words};
-  // Runs rounds of the whole device while they have enough work. A draw hits a marked position with
-  // a probability of at most count / n: that share of a round's draws is repeated.
-  unsigned round = 0;
-  auto missing = static_cast<double>(count);
-  for (; missing > kRest && round < kMaxRounds; ++round) {
-    const auto blocks =
-        static_cast<std::size_t>(missing) / (gpu::DrawRound::kThreads * gpu::DrawRound::kDraws) + 1;
-    gpu::Launch(context.stream, blocks, gpu::DrawRound{draws, round}, context.only_if);
-    missing *= static_cast<double>(count) / static_cast<double>(n);
-  }
-  if (count > 0) {
-    gpu::Launch(context.stream, 1, gpu::DrawRest{draws, round}, context.only_if);
-  }
-  TakeBitmapOnDevice(context, source, bitmap, drawn_are_sent ? SetBits::kSent : SetBits::kKept,
-                     Sum::kPending, slot);
-}
-
 class RandomK final : public ScanSparsifier {
  public:
   RandomK(Checked checked, std::uint64_t seed) : checked_(checked), seed_(seed) {}
@@ -180,12 +154,34 @@ class RandomK final : public ScanSparsifier {
                  slot);
   }
 
+  // Draws positions in rounds, then sends the elements at these positions.
   void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
                       const TensorInfo& info, SparsifierState* /*state*/,
                       DeviceSlot& slot) const override {
-    const std::size_t k = KeptCount(source.gradient.size, density);
+    const std::size_t n = source.gradient.size;
+    const std::size_t k = KeptCount(n, density);
     CheckSelectOnDevice(name(), context, source, density, info, slot, k);
-    SelectRandomOnDevice(context, source, RandomStream(seed_, info.id, info.step), k, slot);
+    const bool drawn_are_sent = k <= n / 2;
+    const std::size_t count = drawn_are_sent ? k : n - k;
+    const DeviceBitmap bitmap = ClearDeviceBitmap(context, n);
+    const gpu::Draws draws{RandomStream(seed_, info.id, info.step), n,
+                           static_cast<std::uint32_t>(count), bitmap.bits, bitmap.words};
+    // Runs rounds of the whole device while they have enough work. A draw hits a marked position
+    // with a probability of at most count / n: that share of a round's draws is repeated.
+    unsigned round = 0;
+    auto missing = static_cast<double>(count);
+    for (; missing > kRest && round < kMaxRounds; ++round) {
+      const auto blocks =
+          static_cast<std::size_t>(missing) / (gpu::DrawRound::kThreads * gpu::DrawRound::kDraws) +
+          1;
+      gpu::Launch(context.stream, blocks, gpu::DrawRound{draws, round}, context.only_if);
+      missing *= static_cast<double>(count) / static_cast<double>(n);
+    }
+    if (count > 0) {
+      gpu::Launch(context.stream, 1, gpu::DrawRest{draws, round}, context.only_if);
+    }
+    TakeBitmapOnDevice(context, source, bitmap, drawn_are_sent ? SetBits::kSent : SetBits::kKept,
+                       Sum::kPending, slot);
   }
 
   bool SelectsOnDevice() const noexcept override { return true; }
@@ -206,7 +202,6 @@ SparsifierDescriptor RandomKDescriptor() {
   return {
       .name = "randomk",
       .paper = "Stich et al., NeurIPS 2018",
-      .revision = 1,
       .exact_count = true,
       .index_shared = true,
       .contraction = KeptFraction,

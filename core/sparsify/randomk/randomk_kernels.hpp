@@ -9,7 +9,6 @@
 // block. `count` atomic operations on a bitmap of n / 8 bytes, which stays in L2.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "core/base/random_stream.hpp"
@@ -26,8 +25,7 @@ struct Draws {
   std::uint32_t* drawn;   // [rounds] number of bits that each round set; 0 before
 
   // Marks the position of draw number `draw`. Returns whether its bit was clear.
-  template <class Block>
-  SPARFUSE_DEVICE bool Mark(const Block& block, std::uint64_t draw) const {
+  SPARFUSE_DEVICE bool Mark(const auto& block, std::uint64_t draw) const {
     const std::uint64_t at = stream.Below(n, draw);
     const std::uint32_t bit = 1u << (at % 32);
     return (block.AtomicOr(bitmap + at / 32, bit) & bit) == 0;
@@ -47,16 +45,13 @@ struct Draws {
 };
 
 struct DrawRound {
-  static constexpr const char* kName = "DrawRound";
   static constexpr int kThreads = 256;
   static constexpr unsigned kDraws = 4;  // of a thread
-  using Shared = NoShared;
 
   Draws draws;
   unsigned round;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     std::uint64_t first = 0;
     const std::uint32_t missing = draws.MissingAfter(round, &first);
     const std::uint64_t stride = std::uint64_t{block.blocks()} * kThreads;
@@ -76,15 +71,12 @@ struct DrawRound {
 
 // Does all remaining rounds in one block.
 struct DrawRest {
-  static constexpr const char* kName = "DrawRest";
   static constexpr int kThreads = 512;
-  using Shared = NoShared;
 
   Draws draws;
   unsigned rounds;  // done
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     std::uint64_t first = 0;
     std::uint32_t missing = draws.MissingAfter(rounds, &first);
     while (missing > 0) {

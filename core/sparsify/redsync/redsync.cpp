@@ -70,16 +70,13 @@ class RedSync final : public WarmSparsifier {
 SparsifierDescriptor RedSyncDescriptor() {
   return {.name = "redsync",
           .paper = "Fang et al., JPDC 2019",
-          .revision = 1,
           .exact_count = true,
           .contraction = KeptFraction,
           .deviations =
               "The search ends at the mean. After the first step, and on a device in every step, "
               "the last k-th magnitude or a sample bounds the search instead, which changes the "
               "time and not the selection.",
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-            return std::make_unique<RedSync>();
-          }};
+          .make = MakePlain<RedSync>};
 }
 
 }  // namespace sparfuse

@@ -1,7 +1,6 @@
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <memory>
 #include <string>
@@ -40,61 +39,6 @@ struct ReusedDeviceState final : SparsifierState {
   double density = 0;       // the density of the threshold
   Buffer<ReusedWords> words;
 };
-
-// residual: the place of x after the pass, or null. If given, the elements that `inner` sent are
-// cleared in it.
-void EstimateAndLearn(const Sparsifier& inner, const DeviceContext& context,
-                      const SelectSource& source, double density, const TensorInfo& info,
-                      ReusedDeviceState& state, DeviceSlot& slot, float* residual) {
-  inner.SelectOnDevice(context, source, density, info, state.inner.get(), slot);
-  state.density = density;
-  const std::size_t count = inner.Count(source.gradient.size, info.shape, density);
-  const std::size_t blocks =
-      std::clamp<std::size_t>(slot.capacity / 4096, 1, gpu::LearnReused::kMostBlocks);
-  gpu::Launch(
-      context.stream, blocks,
-      gpu::LearnReused{state.words.data(), count, slot.indices, slot.values, slot.report, residual},
-      context.only_if);
-}
-
-// Lets `inner` select, and learns the threshold of its selection.
-void EstimateReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
-                            const SelectSource& source, double density, const TensorInfo& info,
-                            ReusedDeviceState& state, DeviceSlot& slot) {
-  EstimateAndLearn(inner, context, source, density, info, state, slot, nullptr);
-}
-
-// Sends the elements that reach the threshold. If they are too few or too many, `inner` selects.
-void SelectReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
-                          const SelectSource& source, double density, const TensorInfo& info,
-                          ReusedDeviceState& state, DeviceSlot& slot) {
-  const std::size_t count = inner.Count(source.gradient.size, info.shape, density);
-  const DeviceInput input =
-      BeginSelectOnDevice(inner.name(), context, source, density, info, slot, count);
-  ReusedWords* const words = state.words.data();
-  ScanOptions options;
-  options.bound = &words->key;
-  options.own = &words->again;
-  options.own_size = 1;
-  options.capacity = std::min(input.n, slot.capacity);
-  DeviceScan scan = PrepareScan(context, input, info, count, slot, options);
-  CollectOnDevice(context, scan);
-  gpu::Launch(context.stream, 1,
-              gpu::ReuseGuard{scan.control, words, static_cast<std::uint32_t>(scan.capacity),
-                              static_cast<std::uint32_t>(slot.capacity), slot.report},
-              scan.active());
-  Send(context, scan, slot);
-
-  DeviceContext again = context;
-  again.only_if = &words->again;
-  if (input.residual == nullptr) {
-    EstimateAndLearn(inner, again, source, density, info, state, slot, nullptr);
-    return;
-  }
-  // The pass has left x in the residual: `inner` selects from it, and its selection is cleared.
-  const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
-  EstimateAndLearn(inner, again, x, density, info, state, slot, input.residual);
-}
 
 class ReusedThreshold final : public Sparsifier {
  public:
@@ -150,9 +94,11 @@ class ReusedThreshold final : public Sparsifier {
       return inner_->SelectOnDevice(context, source, density, info, inner_state, slot);
     }
     const bool due = own->calls++ % period_ == 0;
-    const auto select =
-        due || own->density != density ? EstimateReusedOnDevice : SelectReusedOnDevice;
-    select(*inner_, context, source, density, info, *own, slot);
+    if (due || own->density != density) {
+      EstimateOnDevice(context, source, density, info, *own, slot);
+    } else {
+      ReuseOnDevice(context, source, density, info, *own, slot);
+    }
   }
 
  private:
@@ -161,8 +107,7 @@ class ReusedThreshold final : public Sparsifier {
     inner_->Select(context, source, density, info, own.inner.get(), slot);
     own.threshold = slot.count == 0 ? 0 : kAbsMask;
     for (std::size_t i = 0; i < slot.count; ++i) {
-      own.threshold =
-          std::min(own.threshold, std::bit_cast<std::uint32_t>(slot.values.data[i]) & kAbsMask);
+      own.threshold = std::min(own.threshold, KeyOf(slot.values.data[i]));
     }
     own.density = density;
     const std::size_t count = inner_->Count(source.gradient.size, info.shape, density);
@@ -185,6 +130,51 @@ class ReusedThreshold final : public Sparsifier {
     return false;
   }
 
+  // Lets `inner` select, and learns the threshold of its selection.
+  //   residual  the place of x after the pass, or null. If given, the elements that `inner` sent
+  //             are cleared in it.
+  void EstimateOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                        const TensorInfo& info, ReusedDeviceState& own, DeviceSlot& slot,
+                        float* residual = nullptr) const {
+    inner_->SelectOnDevice(context, source, density, info, own.inner.get(), slot);
+    own.density = density;
+    const std::size_t count = inner_->Count(source.gradient.size, info.shape, density);
+    const std::size_t blocks =
+        std::clamp<std::size_t>(slot.capacity / 4096, 1, gpu::LearnReused::kMostBlocks);
+    gpu::Launch(
+        context.stream, blocks,
+        gpu::LearnReused{own.words.data(), count, slot.indices, slot.values, slot.report, residual},
+        context.only_if);
+  }
+
+  // Sends the elements that reach the threshold. If they are too few or too many, `inner` selects.
+  void ReuseOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                     const TensorInfo& info, ReusedDeviceState& own, DeviceSlot& slot) const {
+    const std::size_t count = inner_->Count(source.gradient.size, info.shape, density);
+    const DeviceInput input =
+        BeginSelectOnDevice(name(), context, source, density, info, slot, count);
+    ReusedWords* const words = own.words.data();
+    DeviceScan scan = PrepareScan(context, input, info, count, slot,
+                                  {.capacity = std::min(input.n, slot.capacity),
+                                   .own = &words->again,
+                                   .own_size = 1,
+                                   .bound = &words->key});
+    CollectOnDevice(context, scan);
+    gpu::Launch(context.stream, 1,
+                gpu::ReuseGuard{scan.control, words, static_cast<std::uint32_t>(scan.capacity),
+                                static_cast<std::uint32_t>(slot.capacity), slot.report},
+                scan.active());
+    Send(context, scan, slot);
+
+    // The pass has left x in the residual, if there is one: `inner` selects from it, and its
+    // selection is cleared.
+    DeviceContext again = context;
+    again.only_if = &words->again;
+    const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
+    EstimateOnDevice(again, input.residual == nullptr ? source : x, density, info, own, slot,
+                     input.residual);
+  }
+
   std::unique_ptr<Sparsifier> inner_;
   std::uint64_t period_;
 };
@@ -192,20 +182,19 @@ class ReusedThreshold final : public Sparsifier {
 }  // namespace
 
 int ThresholdPeriod(const SparsifierDescriptor& sparsifier, std::int64_t given) {
-  const std::string period = "threshold_period = " + std::to_string(given);
-  SPARFUSE_REQUIRE(given >= 0 && given <= std::numeric_limits<int>::max(),
-                   period + ": expected a number of steps, or 0 for the default");
-  SPARFUSE_REQUIRE(given <= 1 || sparsifier.reusable_threshold,
-                   period + " with sparsifier \"" + std::string(sparsifier.name) +
-                       "\", which finds no threshold that could be reused: expected 1");
+  const std::string period = Concat("threshold_period = ", given);
+  SPARFUSE_REQUIRE(given >= 0 && given <= std::numeric_limits<int>::max(), period,
+                   ": expected a number of steps, or 0 for the default");
+  SPARFUSE_REQUIRE(given <= 1 || sparsifier.reusable_threshold, period, " with sparsifier \"",
+                   sparsifier.name,
+                   "\", which finds no threshold that could be reused: expected 1");
   if (given > 0) return static_cast<int>(given);
   return sparsifier.reusable_threshold && !sparsifier.exact_count ? kThresholdPeriod : 1;
 }
 
 std::unique_ptr<Sparsifier> ReuseThreshold(std::unique_ptr<Sparsifier> inner, int period) {
-  SPARFUSE_REQUIRE(period >= 1, "reuse of the threshold of " + std::string(inner->name()) +
-                                    ": period = " + std::to_string(period) +
-                                    ": expected at least 1");
+  SPARFUSE_REQUIRE(period >= 1, "reuse of the threshold of ", inner->name(), ": period = ", period,
+                   ": expected at least 1");
   if (period == 1) return inner;
   return std::make_unique<ReusedThreshold>(std::move(inner), period);
 }

@@ -27,9 +27,7 @@ namespace gpu {
 // Runs after the pass. Lets the elements that reach the threshold be sent if their number is within
 // a factor of 2 of the aim; else the inner sparsifier selects.
 struct ReuseGuard {
-  static constexpr const char* kName = "ReuseGuard";
   static constexpr int kThreads = 32;
-  using Shared = NoShared;
 
   ScanControl* control;
   ReusedWords* words;
@@ -37,8 +35,7 @@ struct ReuseGuard {
   std::uint32_t capacity;  // of the slot
   SlotReport* report;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     const std::uint64_t reaching = control->count;
     const std::uint64_t aim = words->aim;
@@ -59,10 +56,8 @@ struct ReuseGuard {
 // Runs after the inner sparsifier. The threshold of the next steps becomes the smallest magnitude
 // that it sent. If there is a residual, its sent elements are zeroed.
 struct LearnReused {
-  static constexpr const char* kName = "LearnReused";
   static constexpr int kThreads = 256;
   static constexpr std::size_t kMostBlocks = 64;
-  using Shared = NoShared;
 
   ReusedWords* words;
   std::uint64_t count;  // elements that the inner sparsifier should send (its Count)
@@ -71,8 +66,7 @@ struct LearnReused {
   const SlotReport* report;
   float* residual;  // or null
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint32_t sent = report->count;
     std::uint32_t inverted = 0;  // the complement of the smallest key
     for (std::uint32_t i = block.block() * kThreads + block.thread(); i < sent;

@@ -20,8 +20,6 @@ constexpr int kCoarseBits = 12;       // of a key: half a thousandth of the magn
 constexpr int kKthBits = 26;          // of a key: eight octaves
 constexpr int kBracketBits = 6;
 
-std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
-
 void ZeroSelected(const SelectInput& input, std::span<const std::uint32_t> indices) {
   if (input.residual == nullptr) return;
   for (const std::uint32_t i : indices) input.residual[i] = 0.0f;
@@ -200,8 +198,7 @@ Counted KeysInBracket(const SelectContext& context, const Candidates& candidates
                       const KeyRange& bracket, std::uint32_t* keys) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
-    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
-      CandidateSegment& run = candidates.chunks[c].segments[r];
+    for (CandidateSegment& run : candidates.chunks[c].runs()) {
       std::size_t above = 0;
       run.in_bin = static_cast<std::uint32_t>(
           kernels.keys_in_range(candidates.values + run.offset, run.count, bracket.first,
@@ -210,11 +207,9 @@ Counted KeysInBracket(const SelectContext& context, const Candidates& candidates
     }
   });
   Counted counted;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      counted.inside += chunk.segments[r].in_bin;
-      counted.above += chunk.segments[r].above;
-    }
+  for (const CandidateSegment& run : candidates.runs()) {
+    counted.inside += run.in_bin;
+    counted.above += run.above;
   }
   return counted;
 }
@@ -238,12 +233,9 @@ KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::
   const auto inside =
       WorkspaceArray<std::uint32_t>(*context.workspace, kUseBinKeys, counted.inside);
   std::size_t at = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      std::copy_n(keys.data() + chunk.segments[r].offset, chunk.segments[r].in_bin,
-                  inside.data() + at);
-      at += chunk.segments[r].in_bin;
-    }
+  for (const CandidateSegment& run : candidates.runs()) {
+    std::copy_n(keys.data() + run.offset, run.in_bin, inside.data() + at);
+    at += run.in_bin;
   }
   const std::size_t rank = k - counted.above;
   const int bits = std::bit_width(bracket.last - bracket.first);
@@ -276,8 +268,8 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   std::size_t at = 0;
   const std::uint32_t* next = keys.data();
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
-    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
-      const CandidateSegment& run = candidates.chunks[c].segments[r];
+    Emission* emission = emissions.data() + c * kMostRuns;
+    for (const CandidateSegment& run : candidates.chunks[c].runs()) {
       const std::size_t reach = kernels.count_at_least(next, run.in_bin, cut.key);
       std::size_t equal = 0;
       std::size_t kept = 0;
@@ -286,15 +278,15 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
         kept = std::min(equal, ties_kept);
         ties_kept -= kept;
       }
-      emissions[c * kMostRuns + r] = {at, run.above + reach - equal, kept, equal};
+      *emission++ = {at, run.above + reach - equal, kept, equal};
       at += run.above + reach - equal + kept;
       next += run.in_bin;
     }
   }
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
-    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
-      const CandidateSegment& run = candidates.chunks[c].segments[r];
-      const Emission& emission = emissions[c * kMostRuns + r];
+    const Emission* next_emission = emissions.data() + c * kMostRuns;
+    for (const CandidateSegment& run : candidates.chunks[c].runs()) {
+      const Emission& emission = *next_emission++;
       const std::uint32_t* const indices = candidates.indices + run.offset;
       const float* const values = candidates.values + run.offset;
       std::uint32_t* const out_indices = slot.indices.data + emission.at;

@@ -24,8 +24,7 @@ constexpr std::uint64_t SampledLine(const RandomStream& stream, std::uint64_t al
 
 // Calls body(i, at) for i in [0, lines): `at` is the first of the kLine elements of SampledLine.
 // Precondition: 1 <= lines <= n / kLine.
-template <class Body>
-void ForSampledLines(std::size_t n, std::size_t lines, const TensorInfo& info, const Body& body) {
+void ForSampledLines(std::size_t n, std::size_t lines, const TensorInfo& info, const auto& body) {
   const RandomStream stream(0, info.id, info.step);
   const std::size_t all = n / kLine;
   for (std::size_t i = 0; i < lines; ++i) body(i, SampledLine(stream, all, lines, i) * kLine);
@@ -38,10 +37,9 @@ namespace sparfuse::gpu {
 // at[i] = the i-th of `lines` sampled lines of a tensor of n elements. All threads of a block call
 // it and then see the result. It costs two 64-bit divisions a line instead of an element. at:
 // [lines], shared.
-template <class Block>
-SPARFUSE_DEVICE void FindSampledLines(Block& block, const RandomStream& stream, std::uint64_t n,
+SPARFUSE_DEVICE void FindSampledLines(auto& block, const RandomStream& stream, std::uint64_t n,
                                       std::uint32_t lines, std::uint32_t* at) {
-  for (std::uint32_t i = block.thread(); i < lines; i += Block::kThreads) {
+  for (std::uint32_t i = block.thread(); i < lines; i += block.kThreads) {
     at[i] = static_cast<std::uint32_t>(SampledLine(stream, n / kLine, lines, i));
   }
   block.Sync();

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <span>
-#include <string>
 
 #include "core/base/cpu.hpp"
 #include "core/base/stream_store.hpp"
@@ -13,8 +11,6 @@
 
 namespace sparfuse {
 namespace {
-
-std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
 // Per worker, a cache line apart: the histogram, the largest key that the worker saw, and whether
 // the histogram is in use.
@@ -49,8 +45,8 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
   if (!on_host(context.stream) || !on_host(source.gradient.stream) ||
       !on_host(source.residual.stream) || !on_host(slot.indices.stream) ||
       !on_host(slot.values.stream)) {
-    SPARFUSE_THROW(kUnsupported, std::string(sparsifier) + ": " + Describe(info) +
-                                     ": memory on a device; Select works on the host");
+    SPARFUSE_THROW(kUnsupported, sparsifier, ": ", Describe(info),
+                   ": memory on a device; Select works on the host");
   }
   ++context.counters->selections;
   const bool feedback = source.residual.size != 0;
@@ -61,9 +57,8 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
 void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {
   std::size_t i = 0;
   while (i < input.n && std::isfinite(input.At(i))) ++i;
-  SPARFUSE_THROW(kNumeric, Describe(info) + ": element " + std::to_string(i) + " of " +
-                               std::to_string(input.n) + " is " + std::to_string(input.At(i)) +
-                               "; expected a finite gradient");
+  SPARFUSE_THROW(kNumeric, Describe(info), ": element ", i, " of ", input.n, " is ", input.At(i),
+                 "; expected a finite gradient");
 }
 
 void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info) {
@@ -266,12 +261,9 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     if (other[kHistogramUsed] == 0) continue;
     for (std::size_t b = 0; b <= kBins; ++b) total[b] += other[b];
   }
-  for (const CandidateChunk& chunk : found.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      const float* const values = found.values + chunk.segments[r].offset;
-      for (std::size_t j = 0; j < chunk.segments[r].count; ++j) {
-        AddToHistogram(KeyOf(values[j]), found, total.data());
-      }
+  for (const CandidateSegment& run : found.runs()) {
+    for (const float value : std::span(found.values + run.offset, run.count)) {
+      AddToHistogram(KeyOf(value), found, total.data());
     }
   }
   found.histogram = total.data();
@@ -301,25 +293,18 @@ void Settle(const SelectInput& input, const Candidates& candidates, const Candid
 }
 
 void Restore(const SelectInput& input, const Candidates& candidates) {
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      Settle(input, candidates, chunk.segments[r], kNoKey);
-    }
-  }
+  for (const CandidateSegment& run : candidates.runs()) Settle(input, candidates, run, kNoKey);
 }
 
 void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size_t limit,
                Slot& slot) {
   std::size_t taken = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
-      const CandidateSegment& run = chunk.segments[r];
-      const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
-      std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
-      std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);
-      taken += count;
-      if (count < run.count) Settle(input, candidates, run, kNoKey, count);
-    }
+  for (const CandidateSegment& run : candidates.runs()) {
+    const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
+    std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
+    std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);
+    taken += count;
+    if (count < run.count) Settle(input, candidates, run, kNoKey, count);
   }
   slot.count = taken;
   if (input.residual == nullptr || candidates.cleared <= candidates.lo) return;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <span>
-#include <string>
 #include <string_view>
 
+#include "core/device/kernel.hpp"
 #include "core/sparsify/scan/simd/select_kernels.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
@@ -57,6 +59,11 @@ struct SelectInput {
   float At(std::size_t i) const { return pending ? gradient[i] + residual[i] : x()[i]; }
 };
 
+// The key of an element (select_kernels.hpp).
+SPARFUSE_HOST_DEVICE std::uint32_t KeyOf(float x) {
+  return std::bit_cast<std::uint32_t>(x) & kAbsMask;
+}
+
 // Checks the arguments of Sparsifier::Select except the slot's room, and counts the selection.
 // Throws Error{kConfig}; Error{kUnsupported} for memory on a device.
 SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& context,
@@ -91,6 +98,8 @@ struct CandidateSegment {
 struct CandidateChunk {
   CandidateSegment* segments = nullptr;
   std::size_t segment_count = 0;
+
+  std::span<CandidateSegment> runs() const { return {segments, segment_count}; }
 };
 
 inline constexpr std::uint32_t kNoKey = 0xffffffffu;  // above every key
@@ -113,6 +122,11 @@ struct Candidates {
   // A lower bound of the number of elements that reach lo - 1, if so many tie at the key lo - 1
   // that they were not collected. Else 0.
   std::size_t ties_below = 0;
+
+  // The runs of all chunks, in index order.
+  auto runs() const {
+    return chunks | std::views::transform(&CandidateChunk::runs) | std::views::join;
+  }
 };
 
 // The largest number of candidates that are stored for a selection of k elements.

@@ -5,15 +5,14 @@
 #include <cmath>
 
 #include "core/base/cpu.hpp"
-#include "core/sparsify/scan/largest.hpp"
 
 namespace sparfuse {
 namespace {
 
-std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
+// Bins of a histogram that starts at zero and spans all keys.
+constexpr int kCoarseShift = 19;
 
 }  // namespace
-
 void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, Statistics& total) {
   BlockSums sums = {};
   if (total.moments != 0) {
@@ -90,10 +89,7 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
                             std::uint32_t key) {
   assert(candidates.stored);
   if (key <= candidates.lo) {
-    for (const CandidateChunk& chunk : candidates.chunks) {
-      for (std::size_t r = 0; r < chunk.segment_count; ++r)
-        chunk.segments[r].above = chunk.segments[r].count;
-    }
+    for (CandidateSegment& run : candidates.runs()) run.above = run.count;
     return candidates.count;
   }
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -101,17 +97,14 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
   std::fill(std::begin(keys), std::end(keys), kInfinityKey);
   keys[0] = key;
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
-    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
-      CandidateSegment& run = candidates.chunks[c].segments[r];
+    for (CandidateSegment& run : candidates.chunks[c].runs()) {
       std::size_t counts[kCountedKeys] = {};
       kernels.count_reaching(candidates.values + run.offset, run.count, keys, counts);
       run.above = static_cast<std::uint32_t>(counts[0]);
     }
   });
   std::size_t count = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.segment_count; ++r) count += chunk.segments[r].above;
-  }
+  for (const CandidateSegment& run : candidates.runs()) count += run.above;
   return count;
 }
 
@@ -123,14 +116,11 @@ void SendCandidates(const SelectContext& context, const SelectInput& input,
   std::size_t total = 0;
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
     starts[c] = total;
-    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
-      total += candidates.chunks[c].segments[r].above;
-    }
+    for (const CandidateSegment& run : candidates.chunks[c].runs()) total += run.above;
   }
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
     std::size_t at = starts[c];
-    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
-      CandidateSegment run = candidates.chunks[c].segments[r];
+    for (CandidateSegment run : candidates.chunks[c].runs()) {
       const std::size_t left = at < most ? most - at : 0;
       if (run.above > left) {  // the last sent element is among these
         const float* const values = candidates.values + run.offset;
@@ -182,6 +172,73 @@ std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const
     SelectLargest(context, input, info, k, 0, slot);
   }
   return count;
+}
+
+Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,
+                             const TensorInfo& info, std::size_t k, const WarmBound* bound,
+                             Statistics* statistics) {
+  const std::size_t needed = std::min(k + CountTolerance(k) + 1, input.n);
+  const std::size_t capacity = CandidateCapacity(input.n, needed);
+  Bound from;
+  if (bound != nullptr) from = {bound->key(), bound->kth()};
+  for (double margin = 1;;) {
+    const bool sampled = from.key == 0;
+    if (sampled) from = SampledBound(context, input, info, needed, margin);
+    const int shift = from.key == 0 ? kCoarseShift : kFineShift;
+    const std::uint32_t lo = from.key + (from.crowded ? 1 : 0);
+    Candidates candidates =
+        Collect(context, input, info, lo, shift, capacity, statistics, from.kth);
+    // Too many elements reach the last step's bound: a sample shows whether most of them are equal.
+    if (candidates.count >= needed && (candidates.stored || sampled)) return candidates;
+    if (from.crowded && MoreReach(input, from.key, capacity)) {
+      candidates.ties_below = capacity;
+      return candidates;
+    }
+    ++context.counters->fallbacks;
+    Restore(input, candidates);
+    statistics = nullptr;  // the first pass has measured them
+    from.key = 0;
+    if (sampled) margin *= 8;
+  }
+}
+
+void Learn(const Candidates& candidates, std::uint32_t kth_key, std::size_t k, WarmBound* bound) {
+  if (bound == nullptr) return;
+  const bool failed = !candidates.stored || candidates.lo != bound->key();
+  bound->Learn(kth_key, candidates.count, k, failed);
+}
+
+std::size_t SendCorrected(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                          const Candidates& candidates, double estimate, std::size_t k,
+                          WarmBound* bound, Slot& slot) {
+  std::size_t count = 0;
+  if (std::isnan(estimate)) {
+    ++context.counters->fallbacks;
+  } else {
+    const std::uint32_t key = KeyAbove(estimate);
+    count = std::max(candidates.count, candidates.ties_below);
+    if (candidates.stored && key >= candidates.lo) {
+      count = CountCandidates(context, candidates, key);
+      const std::size_t tolerance = CountTolerance(k);
+      if (count + tolerance >= k && count <= std::min(k + tolerance, slot.capacity)) {
+        SendCandidates(context, input, candidates, key, slot);
+        Learn(candidates, key, k, bound);
+        return count;
+      }
+    }
+  }
+  Learn(candidates, SelectLargestAmong(context, input, info, candidates, k, slot), k, bound);
+  return count;
+}
+
+double CorrectedFraction(std::span<const std::int64_t> shape, double density) {
+  const std::size_t n = ElementsOf(shape);
+  const std::size_t k = KeptCount(n, density);
+  return static_cast<double>(k - CountTolerance(k)) / static_cast<double>(n);
+}
+
+double OneElement(std::span<const std::int64_t> shape, double /*density*/) {
+  return 1.0 / static_cast<double>(ElementsOf(shape));
 }
 
 // Newton's steps start on the larger side. As log(erfc) is concave, they fall towards the root and

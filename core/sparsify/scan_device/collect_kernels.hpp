@@ -7,7 +7,8 @@
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/device_source.hpp"
 
-namespace sparfuse::gpu {
+namespace sparfuse {
+namespace gpu {
 
 struct CandidateArrays {
   std::uint32_t* indices;
@@ -18,7 +19,6 @@ struct CandidateArrays {
 
 template <class Measure>
 struct Collect {
-  static constexpr const char* kName = "Collect";
   static constexpr int kThreads = 256;
   static constexpr unsigned kVectors = kScanChunk / kThreads / 4;
   static constexpr unsigned kEach = 4 * kVectors;
@@ -29,7 +29,7 @@ struct Collect {
     std::uint32_t offset[2];
   };
 
-  DeviceSource source;
+  DeviceInput source;
   std::uint32_t shift;
   std::uint32_t chunks;
   std::uint32_t chunks_per_span;
@@ -38,8 +38,7 @@ struct Collect {
   SlotReport* report;
   Measure measure;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::uint32_t lo = control->lo < kInfinityKey ? control->lo : kInfinityKey;
     for (unsigned b = block.thread(); b < kScanBins; b += kThreads) shared.bins[b] = 0;
     block.Sync();
@@ -73,8 +72,7 @@ struct Collect {
  private:
   // Loads the thread's elements of a chunk. If the addition is pending, adds and writes the
   // residual. Returns a mask of the elements that lie in x.
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t Load(Block& block, std::uint32_t chunk, std::int64_t at,
+  SPARFUSE_DEVICE std::uint32_t Load(auto& block, std::uint32_t chunk, std::int64_t at,
                                      float* x) const {
     constexpr std::int64_t kStride = 4 * kWarp;
     const auto n = static_cast<std::int64_t>(source.n);
@@ -126,8 +124,7 @@ struct Collect {
   }
 
   // Stores the candidates of a chunk. Bit e of `reach`: x[e] is a candidate.
-  template <class Block>
-  SPARFUSE_DEVICE void Store(Block& block, Shared& shared, std::uint32_t chunk, std::int64_t at,
+  SPARFUSE_DEVICE void Store(auto& block, Shared& shared, std::uint32_t chunk, std::int64_t at,
                              const float* x, std::uint32_t reach, std::uint32_t lo) const {
     constexpr unsigned kWarps = kThreads / kWarp;
     const unsigned turn = chunk & 1;
@@ -205,16 +202,6 @@ struct Collect {
   }
 };
 
-}  // namespace sparfuse::gpu
-
-namespace sparfuse {
-
-namespace gpu {
-
-inline DeviceSource SourceOf(const DeviceInput& input) {
-  return {input.gradient, input.residual, input.n, input.pending};
-}
-
 inline CandidateArrays CandidatesOf(const DeviceScan& scan) {
   return {scan.indices, scan.values, static_cast<std::uint32_t>(scan.capacity), scan.segments};
 }
@@ -226,24 +213,21 @@ inline SendTarget TargetOf(const DeviceInput& input, const DeviceSlot& slot) {
 
 template <class Measure>
 Collect<Measure> CollectKernel(const DeviceScan& scan, const Measure& measure) {
-  Collect<Measure> collect;
-  collect.source = SourceOf(scan.input);
-  collect.shift = static_cast<std::uint32_t>(scan.plan.shift);
-  collect.chunks = static_cast<std::uint32_t>(scan.plan.chunks);
-  collect.chunks_per_span = static_cast<std::uint32_t>(scan.plan.chunks_per_span);
-  collect.control = scan.control;
-  collect.candidates = CandidatesOf(scan);
-  collect.report = scan.report;
-  collect.measure = measure;
-  return collect;
+  return {.source = scan.input,
+          .shift = static_cast<std::uint32_t>(scan.plan.shift),
+          .chunks = static_cast<std::uint32_t>(scan.plan.chunks),
+          .chunks_per_span = static_cast<std::uint32_t>(scan.plan.chunks_per_span),
+          .control = scan.control,
+          .candidates = CandidatesOf(scan),
+          .report = scan.report,
+          .measure = measure};
 }
 
 }  // namespace gpu
 
 // CollectOnDevice with a measure, which writes [scan.plan.spans] partial results to the caller's
 // part of the workspace.
-template <class Measure>
-void CollectWithMeasure(const DeviceContext& context, DeviceScan& scan, const Measure& measure) {
+void CollectWithMeasure(const DeviceContext& context, DeviceScan& scan, const auto& measure) {
   gpu::Launch(context.stream, scan.plan.spans, gpu::CollectKernel(scan, measure), scan.active());
   scan.input.pending = false;
 }

@@ -32,34 +32,33 @@ void LaunchSend(const DeviceContext& context, const DeviceScan& scan, const Devi
   const auto blocks = static_cast<std::uint32_t>(gpu::LookingBlocks(scan.capacity));
   const gpu::SendTarget target = gpu::TargetOf(scan.input, slot);
   const auto k = static_cast<std::uint32_t>(scan.k);
-  gpu::Send send;
-  send.control = scan.control;
-  send.candidates = gpu::CandidatesOf(scan);
-  send.list = scan.list;
-  send.warm = scan.warm;
-  send.k = k;
-  send.counting = counting ? blocks : 0;
-  send.refining = blocks;
-  send.chunks = static_cast<std::uint32_t>(scan.plan.chunks);
   const std::size_t each =
       (scan.plan.chunks + gpu::Send::kMostSending - 1) / gpu::Send::kMostSending;
-  send.chunks_each = static_cast<std::uint32_t>(each);
-  send.slot = target;
+  const gpu::Send send{.control = scan.control,
+                       .candidates = gpu::CandidatesOf(scan),
+                       .list = scan.list,
+                       .warm = scan.warm,
+                       .k = k,
+                       .counting = counting ? blocks : 0,
+                       .refining = blocks,
+                       .chunks = static_cast<std::uint32_t>(scan.plan.chunks),
+                       .chunks_each = static_cast<std::uint32_t>(each),
+                       .slot = target};
   const std::size_t sending = (scan.plan.chunks + each - 1) / each;
   gpu::Launch(context.stream, send.counting + send.refining + sending, send, scan.active());
 
   const std::size_t n = scan.input.n;
   const std::size_t spans = std::min(kExactSpans, scan.plan.chunks);
-  gpu::SendExact exact;
-  exact.x = scan.input.x();
-  exact.n = n;
-  exact.control = scan.control;
-  exact.warm = scan.warm;
-  exact.k = k;
-  exact.spans = static_cast<std::uint32_t>(spans);
-  exact.span_size = (n + spans - 1) / spans;
-  exact.slot = target;
-  gpu::Launch(context.stream, 4 * spans, exact, &scan.control->exact);
+  gpu::Launch(context.stream, 4 * spans,
+              gpu::SendExact{.x = scan.input.x(),
+                             .n = n,
+                             .control = scan.control,
+                             .warm = scan.warm,
+                             .k = k,
+                             .spans = static_cast<std::uint32_t>(spans),
+                             .span_size = (n + spans - 1) / spans,
+                             .slot = target},
+              &scan.control->exact);
 }
 
 }  // namespace
@@ -77,28 +76,8 @@ void SelectAllOnDevice(const DeviceContext& context, const DeviceInput& input,
                        const DeviceSlot& slot) {
   const std::size_t blocks =
       std::clamp<std::size_t>(input.n / (4 * gpu::SendAll::kThreads), 1, kMostSpans);
-  gpu::Launch(context.stream, blocks,
-              gpu::SendAll{gpu::SourceOf(input), gpu::TargetOf(input, slot)}, context.only_if);
-}
-
-void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& input,
-                           const TensorInfo& info, std::size_t k, WarmWords* warm,
-                           const DeviceSlot& slot) {
-  if (input.n > kOneBlock) {
-    DeviceScan scan = PrepareScan(context, input, info, k, slot, {.wanted = k, .warm = warm});
-    CollectOnDevice(context, scan);
-    return Send(context, scan, slot);
-  }
-  const gpu::DeviceSource source = gpu::SourceOf(input);
-  const gpu::SendTarget target = gpu::TargetOf(input, slot);
-  const auto count = static_cast<std::uint32_t>(k);
-  if (input.n <= kOneBlock / 4) {
-    gpu::Launch(context.stream, 1, gpu::SendLargestOfSmall<256>{source, count, target},
-                context.only_if);
-  } else {
-    gpu::Launch(context.stream, 1, gpu::SendLargestOfSmall<1024>{source, count, target},
-                context.only_if);
-  }
+  gpu::Launch(context.stream, blocks, gpu::SendAll{input, gpu::TargetOf(input, slot)},
+              context.only_if);
 }
 
 ScanPlan PlanScan(const DeviceInput& input) {
@@ -133,10 +112,8 @@ DeviceScan PrepareScan(const DeviceContext& context, const DeviceInput& input,
   const SampleOf sample = PlanSample(input.n, options.wanted);
   gpu::Launch(
       stream, 1,
-      gpu::Prepare{scan.control, context.only_if, options.warm, gpu::SourceOf(input),
-                   RandomStream(0, info.id, info.step), sample.lines, sample.rank, options.own,
-                   static_cast<std::uint32_t>(options.own_size), options.bound, options.lo,
-                   options.key, options.least, options.most, options.estimate_may_miss ? 1u : 0u});
+      gpu::Prepare{scan.control, context.only_if, input, RandomStream(0, info.id, info.step),
+                   sample.lines, sample.rank, options});
   return scan;
 }
 

@@ -16,28 +16,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 #include "core/device/launch.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "core/sparsify/scan/corrected.hpp"
-#include "core/sparsify/scan/scan.hpp"
+#include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/scan_device/device_source.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
-
-// The source x = gradient + residual of a selection on a device. As for SelectInput, the first pass
-// that streams over all of x does the addition, and no later pass does it again.
-struct DeviceInput {
-  const float* gradient = nullptr;
-  float* residual = nullptr;  // null without error feedback
-  std::size_t n = 0;
-  bool pending = false;
-
-  // x, if nothing is pending.
-  const float* x() const { return residual == nullptr ? gradient : residual; }
-};
 
 // Checks the arguments of SelectOnDevice (CheckSelectOnDevice, also for k) and returns the input.
 DeviceInput BeginSelectOnDevice(std::string_view sparsifier, const DeviceContext& context,
@@ -48,17 +35,8 @@ DeviceInput BeginSelectOnDevice(std::string_view sparsifier, const DeviceContext
 void SelectAllOnDevice(const DeviceContext& context, const DeviceInput& input,
                        const DeviceSlot& slot);
 
-struct WarmWords;
-
 // From tensors of at most so many elements one block selects, with x in its registers.
 inline constexpr std::size_t kOneBlock = 16384;
-
-// Sends the k largest, bit for bit as SelectLargest does. warm: or null; it decides the time taken,
-// never the result. One launch for kOneBlock elements or fewer, else four; the last one does
-// nothing as a rule.
-void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& input,
-                           const TensorInfo& info, std::size_t k, WarmWords* warm,
-                           const DeviceSlot& slot);
 
 // --- How a pass is cut -------------------------------------------------------------------------
 
@@ -221,8 +199,7 @@ struct NoMeasure {
   SPARFUSE_DEVICE void Add(Part& /*part*/, float /*x*/, std::uint32_t /*key*/) const {}
   // Called by all threads of the block after its span. Writes the partial result of `span`, which
   // is in [0, plan.spans). Block::Sum adds in a fixed order.
-  template <class Block>
-  SPARFUSE_DEVICE void Store(Block& /*block*/, const Part& /*part*/, unsigned /*span*/) const {}
+  SPARFUSE_DEVICE void Store(auto& /*block*/, const Part& /*part*/, unsigned /*span*/) const {}
 };
 
 // Writes the elements of x that reach control->lo to the arrays of candidates, and their number and

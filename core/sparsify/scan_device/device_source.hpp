@@ -2,37 +2,22 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/device/kernel.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "core/sparsify/scan/simd/select_kernels.hpp"
+#include "core/sparsify/scan/scan.hpp"
 
-namespace sparfuse::gpu {
+namespace sparfuse {
 
-SPARFUSE_DEVICE std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
-SPARFUSE_DEVICE float MagnitudeOf(std::uint32_t key) { return std::bit_cast<float>(key); }
-
-SPARFUSE_DEVICE std::uint32_t CountBits(std::uint32_t mask) {
-#ifdef __CUDA_ARCH__
-  return static_cast<std::uint32_t>(__popc(mask));
-#else
-  return static_cast<std::uint32_t>(std::popcount(mask));
-#endif
-}
-
-// The number of lanes of a mask before the calling lane.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t LanesBefore(Block& block, std::uint32_t mask) {
-  return CountBits(mask & ((1u << block.lane()) - 1));
-}
-
-// An x = gradient + residual in device memory.
-struct DeviceSource {
-  const float* gradient;
-  float* residual;
-  std::uint64_t n;
-  bool pending;
+// The source x = gradient + residual of a selection on a device. As for SelectInput, the first pass
+// that streams over all of x does the addition, and no later pass does it again.
+struct DeviceInput {
+  const float* gradient = nullptr;
+  float* residual = nullptr;  // null without error feedback
+  std::size_t n = 0;
+  bool pending = false;
 
   // The gradient if the residual is still to be added, else x.
   SPARFUSE_HOST_DEVICE const float* summand() const {
@@ -57,8 +42,24 @@ struct DeviceSource {
   }
 };
 
-template <class Block>
-SPARFUSE_DEVICE void NoteIfNotFinite(Block& block, SlotReport* report, std::uint32_t key,
+namespace gpu {
+
+SPARFUSE_DEVICE float MagnitudeOf(std::uint32_t key) { return std::bit_cast<float>(key); }
+
+SPARFUSE_DEVICE std::uint32_t CountBits(std::uint32_t mask) {
+#ifdef __CUDA_ARCH__
+  return static_cast<std::uint32_t>(__popc(mask));
+#else
+  return static_cast<std::uint32_t>(std::popcount(mask));
+#endif
+}
+
+// The number of lanes of a mask before the calling lane.
+SPARFUSE_DEVICE std::uint32_t LanesBefore(auto& block, std::uint32_t mask) {
+  return CountBits(mask & ((1u << block.lane()) - 1));
+}
+
+SPARFUSE_DEVICE void NoteIfNotFinite(auto& block, SlotReport* report, std::uint32_t key,
                                      std::uint64_t index) {
   if (key < kInfinityKey) return;
   block.AtomicMax(&report->not_finite, NotFiniteCode(static_cast<std::uint32_t>(index)));
@@ -72,4 +73,5 @@ struct SendTarget {
   float* residual;  // or null
 };
 
-}  // namespace sparfuse::gpu
+}  // namespace gpu
+}  // namespace sparfuse

@@ -1,4 +1,5 @@
-// Sends the elements at the positions of a bitmap to a slot, in index order, on a device.
+// Holds sets of positions of a tensor on a device, as bitmaps, and sends the elements there to a
+// slot, in index order.
 //
 // Cost: one launch. If the addition is pending, it reads gradient and residual once, writes the
 // residual once, and reads n / 8 bytes of bitmap. Else it touches the bitmap and the sectors of the
@@ -13,8 +14,31 @@
 #include "core/device/kernel.hpp"
 #include "core/sparsify/device_selection.hpp"
 #include "core/sparsify/scan_device/device_source.hpp"
+#include "core/sparsify/sparsifier.hpp"
 
-namespace sparfuse::gpu {
+namespace sparfuse {
+
+// Scratch of one selection, all zero. Valid until the next ClearDeviceBitmap on the same workspace.
+struct DeviceBitmap {
+  std::uint32_t* bits = nullptr;  // bit i % 32 of word i / 32 is element i's
+  std::uint64_t* told = nullptr;
+  std::uint32_t* words = nullptr;  // [kBitmapScratchWords], for the caller
+};
+inline constexpr std::size_t kBitmapScratchWords = 64;
+
+DeviceBitmap ClearDeviceBitmap(const DeviceContext& context, std::size_t n);
+
+enum class SetBits : std::uint8_t { kSent, kKept };
+enum class Sum : std::uint8_t { kPending, kDone };  // gradient + residual and its check
+
+// Moves the elements whose bits are set (kSent), or all others (kKept), from the residual into the
+// slot. With kPending adds and checks all of x; else x is the residual, or the gradient if there is
+// no residual.
+// Precondition: the slot has room for them.
+void TakeBitmapOnDevice(const DeviceContext& context, const SelectSource& source,
+                        const DeviceBitmap& bitmap, SetBits set_bits, Sum sum, DeviceSlot& slot);
+
+namespace gpu {
 
 // The declarations below sum over the blocks before this one while they run, so that one pass over
 // memory computes a prefix sum.
@@ -32,8 +56,7 @@ inline constexpr std::uint64_t kOfAll = std::uint64_t{2} << 32;
 //
 //   told      [blocks], zero before the kernel.
 //   scratch   of the block's shared memory.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t SumByLookBack(Block& block, std::uint64_t* told, std::uint32_t own,
+SPARFUSE_DEVICE std::uint32_t SumByLookBack(auto& block, std::uint64_t* told, std::uint32_t own,
                                             std::uint32_t* scratch) {
   const unsigned self = block.block();
   if (block.warp() == 0) {
@@ -138,7 +161,6 @@ SPARFUSE_DEVICE void CheckFinite(const Block& block, const Float4 (&x)[kCount], 
 // kPending: x = gradient + residual is not in the residual yet, or has not been checked.
 template <bool kPending>
 struct TakeBitmap {
-  static constexpr const char* kName = "TakeBitmap";
   static constexpr int kThreads = 256;
   struct Shared {
     std::uint32_t words[kBitmapWords];
@@ -158,8 +180,7 @@ struct TakeBitmap {
   float* values;
   SlotReport* report;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const std::size_t begin = std::size_t{block.block()} * kBitmapChunk;
     const std::size_t end = n - begin < kBitmapChunk ? n : begin + kBitmapChunk;
     // Half of a thread's loads are in flight while it waits for the counts of earlier blocks.
@@ -201,16 +222,14 @@ struct TakeBitmap {
   static constexpr unsigned kBatch = 4;
   static constexpr unsigned kVectors = kBitmapChunk / 4 / kThreads;
 
-  template <class Block>
-  SPARFUSE_DEVICE void Load(const Block& block, std::size_t begin, std::size_t end, unsigned first,
+  SPARFUSE_DEVICE void Load(const auto& block, std::size_t begin, std::size_t end, unsigned first,
                             Float4 (&x)[kBatch], Float4 (&old)[kBatch]) const {
     const std::size_t at = begin + std::size_t{first * kThreads + block.thread()} * 4;
     LoadFours<false>(block, gradient, at, 4 * kThreads, end, aligned, x);
     if (residual != nullptr) LoadFours<false>(block, residual, at, 4 * kThreads, end, aligned, old);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Take(const Block& block, const Shared& shared, std::size_t begin,
+  SPARFUSE_DEVICE void Take(const auto& block, const Shared& shared, std::size_t begin,
                             std::size_t end, unsigned first, Float4 (&x)[kBatch],
                             const Float4 (&old)[kBatch]) const {
     for (unsigned j = 0; j < kBatch && residual != nullptr; ++j) {
@@ -237,4 +256,5 @@ struct TakeBitmap {
   }
 };
 
-}  // namespace sparfuse::gpu
+}  // namespace gpu
+}  // namespace sparfuse

@@ -35,10 +35,9 @@ struct RankedBin {
 
 // Called by all threads of a block. bins: [count], in shared or global memory, complete and visible
 // to all threads. rank >= 1.
-template <class Block>
-SPARFUSE_DEVICE RankedBin FindRankedBin(Block& block, BinShared& shared, const std::uint32_t* bins,
+SPARFUSE_DEVICE RankedBin FindRankedBin(auto& block, BinShared& shared, const std::uint32_t* bins,
                                         std::uint32_t count, std::uint32_t rank) {
-  const std::uint32_t each = (count + Block::kThreads - 1) / Block::kThreads;
+  const std::uint32_t each = (count + block.kThreads - 1) / block.kThreads;
   const std::uint32_t first = block.thread() * each;  // from the top
   std::uint32_t sum = 0;
   for (std::uint32_t i = first; i < first + each && i < count; ++i) sum += bins[count - 1 - i];
@@ -65,16 +64,15 @@ struct RankShared {
 // unless equal elements straddle it. All threads of a block call it; for_each(f) calls f(element)
 // for the calling thread's elements, which are below 2^bits. Only cuts at multiples of 2^coarse are
 // considered. Precondition: 1 <= rank <= number of elements.
-template <class Block, class ForEach>
-SPARFUSE_DEVICE std::uint64_t CutOfRank(Block& block, RankShared& shared, int bits, int coarse,
-                                        std::uint32_t rank, const ForEach& for_each) {
+SPARFUSE_DEVICE std::uint64_t CutOfRank(auto& block, RankShared& shared, int bits, int coarse,
+                                        std::uint32_t rank, const auto& for_each) {
   std::uint64_t prefix = 0;
   int shift = bits;
   while (shift > coarse) {
     const int before = shift;
     shift = shift - coarse > kDigitBits ? shift - kDigitBits : coarse;
     const std::uint32_t digits = 1u << (before - shift);
-    for (std::uint32_t b = block.thread(); b < digits; b += Block::kThreads) shared.bins[b] = 0;
+    for (std::uint32_t b = block.thread(); b < digits; b += block.kThreads) shared.bins[b] = 0;
     block.Sync();
     for_each([&](std::uint64_t element) {
       if (element >> before != prefix) return;
@@ -90,19 +88,30 @@ SPARFUSE_DEVICE std::uint64_t CutOfRank(Block& block, RankShared& shared, int bi
   return prefix << shift;
 }
 
+// Returns the key of a rank: the smallest key that reaches the rank's cut. The keys are below
+// 2^bits; for_each is CutOfRank's.
+SPARFUSE_DEVICE std::uint32_t KeyOfRank(auto& block, RankShared& shared, int bits,
+                                        std::uint32_t rank, const auto& for_each) {
+  const auto cut = static_cast<std::uint32_t>(CutOfRank(block, shared, bits, 0, rank, for_each));
+  std::uint32_t smallest = kNoKey;
+  for_each([&](std::uint64_t element) {
+    const auto key = static_cast<std::uint32_t>(element);
+    if (key >= cut && key < smallest) smallest = key;
+  });
+  return kNoKey - block.Max(kNoKey - smallest);
+}
+
 // Waits until blocks of lower numbers have set their flags. All threads of a block call it, and
 // then see the earlier writes of those blocks.
-template <class Block>
-SPARFUSE_DEVICE void Await(Block& block, std::uint32_t* flags, std::uint32_t count) {
-  for (std::uint32_t i = block.thread(); i < count; i += Block::kThreads) {
+SPARFUSE_DEVICE void Await(auto& block, std::uint32_t* flags, std::uint32_t count) {
+  for (std::uint32_t i = block.thread(); i < count; i += block.kThreads) {
     while (block.LoadAcquire(flags + i) == 0) block.Pause();
   }
   block.Sync();
 }
 
 // Sets the flag. Threads that await it see the earlier writes of all threads of the block.
-template <class Block>
-SPARFUSE_DEVICE void Announce(Block& block, std::uint32_t* flag) {
+SPARFUSE_DEVICE void Announce(auto& block, std::uint32_t* flag) {
   block.Sync();
   if (block.thread() == 0) block.StoreRelease(flag, 1u);
 }
@@ -110,13 +119,12 @@ SPARFUSE_DEVICE void Announce(Block& block, std::uint32_t* flag) {
 // Announces this block's value and returns the sum of the values of the blocks before. Each block
 // adds up by itself, so that it waits for values but for no sum. sums: [blocks], zero before; value
 // < 2^63, the same from all threads. Other writes of those blocks need not be visible afterwards.
-template <class Block>
-SPARFUSE_DEVICE std::uint64_t SumBefore(Block& block, std::uint64_t* sums, std::uint32_t at,
+SPARFUSE_DEVICE std::uint64_t SumBefore(auto& block, std::uint64_t* sums, std::uint32_t at,
                                         std::uint64_t value) {
   constexpr std::uint64_t kSet = std::uint64_t{1} << 63;
   if (block.thread() == 0) block.StoreRelaxed(sums + at, kSet | value);
   std::uint64_t sum = 0;
-  for (std::uint32_t i = block.thread(); i < at; i += Block::kThreads) {
+  for (std::uint32_t i = block.thread(); i < at; i += block.kThreads) {
     std::uint64_t other = 0;
     while ((other = block.LoadRelaxed(sums + i)) == 0) block.Pause();
     sum += other & ~kSet;
@@ -138,8 +146,7 @@ struct KeyPrefix {
 // The prefix of the key of a rank, from the histograms of the first `digits` digits; with all
 // digits the prefix is the key. Called by all threads of a block. bins: [kKeyDigits * kDigits],
 // zero before the first phase.
-template <class Block>
-SPARFUSE_DEVICE KeyPrefix FindPrefix(Block& block, BinShared& shared, const std::uint32_t* bins,
+SPARFUSE_DEVICE KeyPrefix FindPrefix(auto& block, BinShared& shared, const std::uint32_t* bins,
                                      unsigned digits, std::uint32_t rank) {
   KeyPrefix of = {0, rank};
   for (unsigned digit = 0; digit < digits; ++digit) {
@@ -153,26 +160,25 @@ SPARFUSE_DEVICE KeyPrefix FindPrefix(Block& block, BinShared& shared, const std:
 
 // Adds those of this block's elements [begin, end) that have the prefix to the histogram of the
 // next digit. x_at(i): element i. of_block: [kDigits], shared.
-template <class Block, class XAt>
-SPARFUSE_DEVICE void AddDigits(Block& block, std::uint32_t* of_block, std::uint32_t* bins,
+SPARFUSE_DEVICE void AddDigits(auto& block, std::uint32_t* of_block, std::uint32_t* bins,
                                unsigned digit, std::uint32_t prefix, std::uint64_t begin,
-                               std::uint64_t end, const XAt& x_at) {
+                               std::uint64_t end, const auto& x_at) {
   constexpr unsigned kEach = 8;
   constexpr std::uint32_t kAll = 0xffffffffu;
   const unsigned shift = digit == 0 ? 20 : digit == 1 ? 10 : 0;
   const std::uint32_t digits = 1u << BitsOfDigit(digit);
-  for (unsigned b = block.thread(); b < digits; b += Block::kThreads) of_block[b] = 0;
+  for (unsigned b = block.thread(); b < digits; b += block.kThreads) of_block[b] = 0;
   block.Sync();
-  for (std::uint64_t i = begin; i < end; i += Block::kThreads * kEach) {
+  for (std::uint64_t i = begin; i < end; i += block.kThreads * kEach) {
     const std::uint64_t mine = i + block.thread();
     float x[kEach];
     for (unsigned e = 0; e < kEach; ++e) {
-      x[e] = x_at(mine + e * Block::kThreads < end ? mine + e * Block::kThreads : i);
+      x[e] = x_at(mine + e * block.kThreads < end ? mine + e * block.kThreads : i);
     }
     for (unsigned e = 0; e < kEach; ++e) {
       const std::uint32_t key = KeyOf(x[e]);
       const bool in =
-          mine + e * Block::kThreads < end && key >> shift >> BitsOfDigit(digit) == prefix;
+          mine + e * block.kThreads < end && key >> shift >> BitsOfDigit(digit) == prefix;
       const std::uint32_t own = key >> shift & (digits - 1);
       // These passes run mostly for tensors with many equal elements: a warp of equals adds once.
       const std::uint32_t first = block.Shuffle(in ? own : kDigits, 0);
@@ -184,7 +190,7 @@ SPARFUSE_DEVICE void AddDigits(Block& block, std::uint32_t* of_block, std::uint3
     }
   }
   block.Sync();
-  for (unsigned b = block.thread(); b < digits; b += Block::kThreads) {
+  for (unsigned b = block.thread(); b < digits; b += block.kThreads) {
     if (of_block[b] > 0) block.AtomicAdd(&bins[digit * kDigits + b], of_block[b]);
   }
 }

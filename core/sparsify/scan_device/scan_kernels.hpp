@@ -50,76 +50,53 @@ inline constexpr std::size_t kMostSampled = 16384;
 
 // Zeroes a control and finds control->lo: from the step before, from a sample, or 0.
 struct Prepare {
-  static constexpr const char* kName = "Prepare";
   static constexpr int kThreads = 512;
   using Shared = RankShared;
 
   ScanControl* control;
   const std::uint32_t* only_if;
-  const WarmWords* warm;
-  DeviceSource source;
+  DeviceInput source;
   RandomStream stream;
   std::uint32_t lines;  // of the sample
-  std::uint32_t rank;   // of the bound in the sample; 0: the bound is `lo`
-  std::uint32_t* own;   // of the caller, zeroed in any case
-  std::uint32_t own_size;
-  const std::uint32_t* bound;
-  std::uint32_t lo;  // this and the members below: initial words of the control (ScanOptions)
-  std::uint32_t key;
-  std::uint32_t least;
-  std::uint32_t most;
-  std::uint32_t estimate_may_miss;
+  std::uint32_t rank;   // of the bound in the sample; 0: the bound is options.lo
+  ScanOptions options;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const unsigned thread = block.thread();
     const bool wanted = only_if == nullptr || *only_if != 0;
-    Zero(block, own, own_size);
+    Zero(block, options.own, options.own_size);
+    static_assert(sizeof(ScanControl) % sizeof(std::uint64_t) == 0);
     if (wanted) {
-      Zero(block, control->bins, kScanBins);
-      Zero(block, control->measured, kMostSpans);
-      Zero(block, control->counted, kMostCounting);
-      Zero(block, control->refined, kMostCounting);
-      Zero(block, control->exact_bins, 3 * kExactBins);
-      Zero(block, control->exact_done, 3 * kExactSpans);
-      Zero(block, control->exact_sums, kExactSpans);
-      Zero(block, control->sums, kMostSpans);
+      Zero(block, reinterpret_cast<std::uint64_t*>(control),
+           sizeof(ScanControl) / sizeof(std::uint64_t));
     }
-    const std::uint32_t warm_key = wanted && warm != nullptr ? warm->key : 0;
-    const std::uint32_t given = wanted && bound != nullptr ? *bound : lo;
+    block.Sync();
+    const std::uint32_t warm_key = wanted && options.warm != nullptr ? options.warm->key : 0;
+    const std::uint32_t given = wanted && options.bound != nullptr ? *options.bound : options.lo;
     std::uint32_t from = warm_key > 0 ? warm_key : given;
     if (wanted && warm_key == 0 && rank > 0) from = Sampled(block, shared);
     if (thread != 0) return;
     control->active = wanted ? 1 : 0;
-    control->exact = 0;
-    control->recollect = 0;
-    if (!wanted) return;
+    if (!wanted) {
+      control->exact = 0;
+      control->recollect = 0;
+      return;
+    }
     control->lo = from;
     control->warm = warm_key > 0 ? 1 : 0;
-    control->count = 0;
-    control->key = bound != nullptr ? given : key;
-    control->least = least;
-    control->most = most;
-    control->estimate_may_miss = estimate_may_miss;
-    control->first = 0;
-    control->reaching = 0;
-    control->mode = SendMode::kLargest;
-    control->limit = 0;
-    control->cut = 0;
-    control->listed = 0;
-    control->decided = 0;
-    control->ready = 0;
+    control->key = options.bound != nullptr ? given : options.key;
+    control->least = options.least;
+    control->most = options.most;
+    control->estimate_may_miss = options.estimate_may_miss;
   }
 
  private:
-  template <class Block, class T>
-  static SPARFUSE_DEVICE void Zero(Block& block, T* words, std::size_t count) {
-    for (std::size_t i = block.thread(); i < count; i += Block::kThreads) words[i] = 0;
+  static SPARFUSE_DEVICE void Zero(auto& block, auto* words, std::size_t count) {
+    for (std::size_t i = block.thread(); i < count; i += kThreads) words[i] = 0;
   }
 
   // The bound from a stratified random sample of 64-byte lines.
-  template <class Block>
-  SPARFUSE_DEVICE std::uint32_t Sampled(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE std::uint32_t Sampled(auto& block, Shared& shared) const {
     constexpr unsigned kEach = kMostSampled / kThreads;
     constexpr unsigned kTogether = 8;  // with feedback; else all
     static_assert(kMostSampled / kLine <= kDigits);
@@ -149,7 +126,6 @@ struct Prepare {
 // Sends the k largest in four phases of `spans` blocks each. Three phases make the histograms of
 // the keys' three digits; the fourth sends the elements in index order.
 struct SendExact {
-  static constexpr const char* kName = "SendExact";
   static constexpr int kThreads = 512;
   static constexpr unsigned kEach = 8;
   static_assert(kExactBins == kDigits);
@@ -167,8 +143,7 @@ struct SendExact {
   std::uint64_t span_size;
   SendTarget slot;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     const unsigned phase = block.block() / spans;
     const unsigned span = block.block() % spans;
     const std::uint64_t begin = span * span_size;
@@ -186,8 +161,7 @@ struct SendExact {
 
  private:
   // Sends all elements above `key` and the first `ties` that equal it.
-  template <class Block>
-  SPARFUSE_DEVICE void Emit(Block& block, unsigned span, std::uint64_t begin, std::uint64_t end,
+  SPARFUSE_DEVICE void Emit(auto& block, unsigned span, std::uint64_t begin, std::uint64_t end,
                             std::uint32_t key, std::uint32_t ties) const {
     std::uint32_t above = 0;
     std::uint32_t equal = 0;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "core/sparsify/scan_device/collect_kernels.hpp"
+#include "core/sparsify/scan_device/small_tensor_kernels.hpp"
+
 namespace sparfuse {
 
 void ScanSparsifier::Select(const SelectContext& context, const SelectSource& source,
@@ -9,7 +12,7 @@ void ScanSparsifier::Select(const SelectContext& context, const SelectSource& so
                             Slot& slot) const {
   SelectInput input = BeginSelect(name(), context, source, density, info, slot);
   const std::size_t k = Kept(input.n, density);
-  RequireRoom(name(), info, slot, k);
+  RequireRoom(name(), info, slot.capacity, k);
   if (k == input.n) return SelectAll(context, input, info, slot);
   SelectPart(context, input, info, {density, k}, state, slot);
 }
@@ -36,7 +39,20 @@ std::unique_ptr<SparsifierState> WarmSparsifier::MakeDeviceState(std::size_t /*n
 void WarmSparsifier::SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
                                         const TensorInfo& info, const Aim& aim,
                                         SparsifierState* state, DeviceSlot& slot) const {
-  SelectLargestOnDevice(context, input, info, aim.k, WarmWordsOf(state), slot);
+  if (input.n > kOneBlock) {
+    DeviceScan scan = PrepareScan(context, input, info, aim.k, slot,
+                                  {.wanted = aim.k, .warm = WarmWordsOf(state)});
+    CollectOnDevice(context, scan);
+    return Send(context, scan, slot);
+  }
+  const gpu::SendTarget target = gpu::TargetOf(input, slot);
+  const auto k = static_cast<std::uint32_t>(aim.k);
+  if (input.n <= kOneBlock / 4) {
+    gpu::Launch(context.stream, 1, gpu::SendLargestOfSmall<256>{input, k, target}, context.only_if);
+  } else {
+    gpu::Launch(context.stream, 1, gpu::SendLargestOfSmall<1024>{input, k, target},
+                context.only_if);
+  }
 }
 
 }  // namespace sparfuse

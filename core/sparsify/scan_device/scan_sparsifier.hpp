@@ -24,7 +24,7 @@ class ScanSparsifier : public Sparsifier {
 
  protected:
   // The number of elements that a slot must have room for. If it is n, all of x is sent.
-  virtual std::size_t Kept(std::size_t n, double density) const { return KeptCount(n, density); }
+  virtual std::size_t Kept(std::size_t n, double density) const { return Count(n, {}, density); }
 
   // Selects from an x with more than aim.k elements into a slot with room for aim.k.
   virtual void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
@@ -45,7 +45,9 @@ class DeviceScanSparsifier : public ScanSparsifier {
 };
 
 // A sparsifier that remembers only a bound near each tensor's k-th magnitude (WarmBound). On a
-// device it sends the k largest, unless SelectPartOnDevice is overridden.
+// device it sends the k largest, bit for bit as SelectLargest does, unless SelectPartOnDevice is
+// overridden: in one launch for kOneBlock elements or fewer, else in four, the last of which does
+// nothing as a rule. The bound decides the time taken, never the result.
 class WarmSparsifier : public DeviceScanSparsifier {
  public:
   std::unique_ptr<SparsifierState> MakeState(std::size_t n) const final;

@@ -50,10 +50,9 @@ SPARFUSE_DEVICE void Learn(WarmWords* words, bool from_warm, std::uint32_t kth_k
 
 // Lets RecollectOnDevice collect the elements that reach `lo`. All threads of a block call it; the
 // block must be the last of its launch that reads the control.
-template <class Block>
-SPARFUSE_DEVICE void WantRecollected(Block& block, ScanControl* control, std::uint32_t lo) {
+SPARFUSE_DEVICE void WantRecollected(auto& block, ScanControl* control, std::uint32_t lo) {
   block.Sync();
-  for (unsigned b = block.thread(); b < kScanBins; b += Block::kThreads) control->bins[b] = 0;
+  for (unsigned b = block.thread(); b < kScanBins; b += block.kThreads) control->bins[b] = 0;
   if (block.thread() != 0) return;
   control->lo = lo;
   control->count = 0;
@@ -85,8 +84,7 @@ SPARFUSE_DEVICE void ForCandidates(Block& block, const CandidateArrays& candidat
 
 // Returns the place in a list of kListRoom for the element of each lane with `in`, or kListRoom.
 // *listed counts all such elements, also those without room. The lanes of a warp call it together.
-template <class Block>
-SPARFUSE_DEVICE std::uint32_t PlaceInList(Block& block, bool in, std::uint32_t* listed) {
+SPARFUSE_DEVICE std::uint32_t PlaceInList(auto& block, bool in, std::uint32_t* listed) {
   const std::uint32_t mask = block.Ballot(in);
   if (mask == 0) return kListRoom;
   std::uint32_t to = 0;
@@ -104,7 +102,6 @@ inline std::size_t LookingBlocks(std::size_t capacity) {
 // counting + refining) find the cut of the k largest. Each other block sends the candidates of some
 // neighbouring chunks.
 struct Send {
-  static constexpr const char* kName = "Send";
   static constexpr int kThreads = 512;
   // A multiprocessor runs four of these blocks at a time.
   static constexpr std::size_t kMostSending = 4 * 132;
@@ -124,8 +121,7 @@ struct Send {
   std::uint32_t chunks_each;  // of a block that sends
   SendTarget slot;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     if (block.block() < counting) {
       Count(block);
     } else if (block.block() < counting + refining) {
@@ -141,8 +137,7 @@ struct Send {
   }
   SPARFUSE_DEVICE bool Stored() const { return control->count <= candidates.capacity; }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Count(Block& block) const {
+  SPARFUSE_DEVICE void Count(auto& block) const {
     if (control->decided != 0) return;  // by a kernel before
     const std::uint32_t key = control->key;
     const std::uint32_t lo = Lo();
@@ -184,8 +179,7 @@ struct Send {
     Announce(block, &control->decided);
   }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Refine(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void Refine(auto& block, Shared& shared) const {
     if (counting > 0) Await(block, &control->decided, 1);
     if (control->mode != SendMode::kLargest) return;
     const std::uint32_t self = block.block() - counting;

@@ -11,14 +11,11 @@ namespace sparfuse::gpu {
 
 // Sends all elements: density 1.
 struct SendAll {
-  static constexpr const char* kName = "SendAll";
   static constexpr int kThreads = 256;
-  using Shared = NoShared;
-  DeviceSource source;
+  DeviceInput source;
   SendTarget slot;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     const std::uint64_t stride = std::uint64_t{block.blocks()} * kThreads;
     for (std::uint64_t i = std::uint64_t{block.block()} * kThreads + block.thread(); i < source.n;
          i += stride) {
@@ -43,8 +40,7 @@ struct InRegisters {
   std::uint32_t n;
 
   // Loads x, does the pending addition, and reports elements that are not finite.
-  template <class Block>
-  SPARFUSE_DEVICE void Load(Block& block, const DeviceSource& source, SlotReport* report) {
+  SPARFUSE_DEVICE void Load(auto& block, const DeviceInput& source, SlotReport* report) {
     n = static_cast<std::uint32_t>(source.n);
     const float* const from = source.summand();
     for (unsigned e = 0; e < kEach; ++e) {
@@ -68,8 +64,7 @@ struct InRegisters {
   }
 
   // Calls f(key, index) for each of the thread's elements.
-  template <class Block, class F>
-  SPARFUSE_DEVICE void ForEach(Block& block, const F& f) const {
+  SPARFUSE_DEVICE void ForEach(auto& block, const auto& f) const {
     for (unsigned e = 0; e < kEach; ++e) {
       const std::uint32_t i = e * Threads + block.thread();
       if (i < n) f(KeyOf(x[e]), i);
@@ -78,8 +73,7 @@ struct InRegisters {
 
   // Sends, in index order, the first `limit` elements that reach the cut. counts: [kCounts],
   // shared.
-  template <class Block>
-  SPARFUSE_DEVICE void Send(Block& block, std::uint32_t* counts, std::uint64_t cut,
+  SPARFUSE_DEVICE void Send(auto& block, std::uint32_t* counts, std::uint64_t cut,
                             std::uint32_t limit, const SendTarget& slot) const {
     constexpr unsigned kWarps = Threads / kWarp;
     static_assert(kCounts <= Threads);
@@ -109,18 +103,16 @@ struct InRegisters {
 
 template <int Threads>
 struct SendLargestOfSmall {
-  static constexpr const char* kName = "SendLargestOfSmall";
   static constexpr int kThreads = Threads;
   struct Shared {
     RankShared rank;
     std::uint32_t counts[InRegisters<Threads>::kCounts];
   };
-  DeviceSource source;
+  DeviceInput source;
   std::uint32_t k;
   SendTarget slot;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     InRegisters<Threads> elements;
     elements.Load(block, source, slot.report);
     const std::uint64_t cut = CutOfRank(block, shared.rank, 63, 0, k, [&](const auto& count) {

@@ -72,8 +72,7 @@ class ThreadSums {
   }
 
   // Calls store(value, sum), in all threads, with the sums over the block. value: a Value.
-  template <class Block, class StoreSum>
-  SPARFUSE_DEVICE void Sum(Block& block, const StoreSum& store) const {
+  SPARFUSE_DEVICE void Sum(auto& block, const auto& store) const {
     store(kSum, block.Sum(sum_));
     store(kSumAbs, block.Sum(sum_abs_));
     store(kSumSquares, block.Sum(sum_squares_));
@@ -96,8 +95,7 @@ class ThreadSums {
   }
 
   // Builds the statistics of n elements. total(value): the total of the sums that Sum stored.
-  template <class Total>
-  SPARFUSE_DEVICE Statistics Of(std::size_t n, const Total& total) const {
+  SPARFUSE_DEVICE Statistics Of(std::size_t n, const auto& total) const {
     Statistics all;
     all.n = n;
     all.sum = total(kSum);
@@ -185,8 +183,7 @@ struct Measure {
 
   SPARFUSE_DEVICE void Add(Part& part, float x, std::uint32_t key) const { part.Add(x, key); }
 
-  template <class Block>
-  SPARFUSE_DEVICE void Store(Block& block, const Part& part, unsigned span) const {
+  SPARFUSE_DEVICE void Store(auto& block, const Part& part, unsigned span) const {
     part.Sum(block, [&](int value, double sum) {
       if (block.thread() == 0) parts[static_cast<std::size_t>(value) * spans + span] = sum;
     });
@@ -249,8 +246,7 @@ struct ThresholdCorrection {
   // Called by all threads of a block; thread 0 knows the estimate. Counts a fallback if the
   // estimate is not a number, and if the candidates' bound was too high. In the latter case it asks
   // for a second collection.
-  template <class Block>
-  SPARFUSE_DEVICE void Apply(Block& block, double estimate) const {
+  SPARFUSE_DEVICE void Apply(auto& block, double estimate) const {
     const bool first = block.thread() == 0;
     const bool number = !std::isnan(estimate);
     if (first) control->key = number ? KeyAbove(estimate) : kInfinityKey;

@@ -26,9 +26,9 @@
 
 #include "core/base/cpu.hpp"
 #include "core/sparsify/descriptors.hpp"
-#include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/scan/largest.hpp"
 #include "core/sparsify/scan/sample.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/scan_sparsifier.hpp"
 #include "core/sparsify/sidco/sidco_kernels.hpp"
@@ -61,10 +61,6 @@ struct SidcoDeviceState final : SparsifierState {
   Buffer<WarmWords> bound;
 };
 
-gpu::SidcoSettings SettingsOf(const SidcoOptions& options, double density) {
-  return {options.fit, static_cast<std::uint32_t>(options.stages), options.first_ratio, density};
-}
-
 // State of the last step, or of this one alone, after the words that the step's kernels share.
 struct Words {
   gpu::SidcoStep* step;
@@ -77,82 +73,6 @@ Words WordsOf(const DeviceContext& context, const SidcoDeviceState* state) {
   };
   auto* const both = context.workspace->Get<Both>(context.stream, kUseStep, 1);
   return {&both->step, state == nullptr ? &both->memory : state->memory.data()};
-}
-
-void LaunchAdapt(const DeviceContext& context, const DeviceScan& scan, const Words& words,
-                 double density) {
-  gpu::Launch(context.stream, 1,
-              gpu::SidcoAdapt{density, scan.input.n, static_cast<std::uint32_t>(scan.k),
-                              static_cast<std::uint32_t>(scan.capacity), words.memory, words.step,
-                              scan.control},
-              scan.active());
-}
-
-// x has more than k elements. state: may be null.
-//
-// Cost: one pass over x. If the last step gives no boundaries between stages, one block fits them
-// to a sample. It fits them to all of x if x has fewer than kFitSampledFrom elements, or if the
-// sample of a larger x has too few nonzero elements.
-void SelectSidcoOnDevice(const DeviceContext& context, const DeviceInput& input,
-                         const TensorInfo& info, const SidcoOptions& options, double density,
-                         std::size_t k, SidcoDeviceState* state, const DeviceSlot& slot) {
-  const Words words = WordsOf(context, state);
-  const gpu::SidcoSettings settings = SettingsOf(options, density);
-  WarmWords* const warm = state == nullptr ? nullptr : state->bound.data();
-  const std::size_t sampled =
-      input.n < kFitSampledFrom ? 0 : std::min(input.n / kFitSampledShare, kFitMostSampled);
-
-  DeviceScan scan = PrepareScan(context, input, info, k, slot, Correcting(input.n, k, warm));
-  gpu::Launch(context.stream, 1,
-              gpu::SidcoBegin{settings, state != nullptr, words.memory, words.step,
-                              gpu::SourceOf(input), RandomStream(0, info.id, info.step),
-                              static_cast<std::uint32_t>(sampled / kLine)},
-              scan.active());
-  CollectAndMeasureOnDevice<true>(
-      context, scan, gpu::AimAtFit{settings, words.memory, words.step, CorrectionOf(scan)},
-      settings.Measured(), &words.step->tails);
-  RecollectOnDevice(context, scan);
-  SendReaching(context, scan, slot);
-  if (options.adaptive && state != nullptr) LaunchAdapt(context, scan, words, density);
-}
-
-// Selects as in the paper. Cost: a pass over x for each stage, and one more.
-void SelectSidcoPaperOnDevice(const DeviceContext& context, const DeviceInput& input,
-                              const TensorInfo& info, const SidcoOptions& options, double density,
-                              std::size_t k, SidcoDeviceState* state, const DeviceSlot& slot) {
-  const Words words = WordsOf(context, state);
-  const gpu::SidcoSettings settings = SettingsOf(options, density);
-  int most = options.stages;
-  if (options.adaptive && state != nullptr) {
-    const int adapted = static_cast<int>(std::ceil(-std::log2(density)));
-    state->most_stages = std::clamp(adapted, state->most_stages, kMaxStages);
-    most = std::max(most, state->most_stages);
-  }
-  DeviceInput x = input;
-  for (int stage = 0; stage < most; ++stage) {
-    DeviceContext pass = context;
-    ScanOptions of_pass = NothingCollected();
-    if (stage > 0) {
-      pass.only_if = &words.step->wanted[stage];
-    } else {
-      of_pass.own = words.step->wanted;
-      of_pass.own_size = std::size(words.step->wanted);
-    }
-    DeviceScan scan = PrepareScan(pass, x, info, k, slot, of_pass);
-    if (stage == 0) {
-      gpu::Launch(context.stream, 1,
-                  gpu::SidcoPaperBegin{settings, state != nullptr, words.memory, words.step},
-                  scan.active());
-    }
-    const gpu::FitStage fit{settings, stage, words.memory, words.step};
-    CollectAndMeasureOnDevice<true>(pass, scan, fit, settings.Measured(), &words.step->tails);
-    x = scan.input;
-  }
-  DeviceScan scan =
-      PrepareScan(context, x, info, k, slot, Reaching(input.n, k, &words.step->key, slot));
-  CollectOnDevice(context, scan);
-  SendReaching(context, scan, slot);
-  if (options.adaptive && state != nullptr) LaunchAdapt(context, scan, words, density);
 }
 
 class Sidco final : public DeviceScanSparsifier {
@@ -189,9 +109,19 @@ class Sidco final : public DeviceScanSparsifier {
   void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
                           const TensorInfo& info, const Aim& aim, SparsifierState* state,
                           DeviceSlot& slot) const override {
-    const auto select = corrected_ ? SelectSidcoOnDevice : SelectSidcoPaperOnDevice;
-    select(context, input, info, options_, aim.density, aim.k,
-           static_cast<SidcoDeviceState*>(state), slot);
+    auto* const own = static_cast<SidcoDeviceState*>(state);
+    const Words words = WordsOf(context, own);
+    const gpu::SidcoSettings settings{options_.fit, static_cast<std::uint32_t>(options_.stages),
+                                      options_.first_ratio, aim.density};
+    const DeviceScan scan =
+        corrected_ ? CorrectedOnDevice(context, input, info, settings, aim.k, words, own, slot)
+                   : AsEstimatedOnDevice(context, input, info, settings, aim.k, words, own, slot);
+    if (!options_.adaptive || own == nullptr) return;
+    gpu::Launch(context.stream, 1,
+                gpu::SidcoAdapt{aim.density, input.n, static_cast<std::uint32_t>(aim.k),
+                                static_cast<std::uint32_t>(scan.capacity), words.memory, words.step,
+                                scan.control},
+                scan.active());
   }
 
  private:
@@ -288,28 +218,79 @@ class Sidco final : public DeviceScanSparsifier {
     return Extrapolated(count, lo, estimate, fitted.mean_excess, input.n);
   }
 
+  // state: may be null.
+  //
+  // Cost: one pass over x. If the last step gives no boundaries between stages, one block fits them
+  // to a sample. It fits them to all of x if x has fewer than kFitSampledFrom elements, or if the
+  // sample of a larger x has too few nonzero elements.
+  static DeviceScan CorrectedOnDevice(const DeviceContext& context, const DeviceInput& input,
+                                      const TensorInfo& info, const gpu::SidcoSettings& settings,
+                                      std::size_t k, const Words& words, SidcoDeviceState* state,
+                                      const DeviceSlot& slot) {
+    WarmWords* const warm = state == nullptr ? nullptr : state->bound.data();
+    const std::size_t sampled =
+        input.n < kFitSampledFrom ? 0 : std::min(input.n / kFitSampledShare, kFitMostSampled);
+    DeviceScan scan = PrepareScan(context, input, info, k, slot, Correcting(input.n, k, warm));
+    gpu::Launch(context.stream, 1,
+                gpu::SidcoBegin{settings, state != nullptr, words.memory, words.step, input,
+                                RandomStream(0, info.id, info.step),
+                                static_cast<std::uint32_t>(sampled / kLine)},
+                scan.active());
+    CollectAndMeasureOnDevice<true>(
+        context, scan, gpu::AimAtFit{settings, words.memory, words.step, CorrectionOf(scan)},
+        settings.Measured(), &words.step->tails);
+    RecollectOnDevice(context, scan);
+    SendReaching(context, scan, slot);
+    return scan;
+  }
+
+  // As in the paper. Cost: a pass over x for each stage, and one more.
+  DeviceScan AsEstimatedOnDevice(const DeviceContext& context, const DeviceInput& input,
+                                 const TensorInfo& info, const gpu::SidcoSettings& settings,
+                                 std::size_t k, const Words& words, SidcoDeviceState* state,
+                                 const DeviceSlot& slot) const {
+    int most = options_.stages;
+    if (options_.adaptive && state != nullptr) {
+      const int adapted = static_cast<int>(std::ceil(-std::log2(settings.density)));
+      state->most_stages = std::clamp(adapted, state->most_stages, kMaxStages);
+      most = std::max(most, state->most_stages);
+    }
+    DeviceInput x = input;
+    for (int stage = 0; stage < most; ++stage) {
+      DeviceContext pass = context;
+      ScanOptions of_pass = NothingCollected();
+      if (stage > 0) {
+        pass.only_if = &words.step->wanted[stage];
+      } else {
+        of_pass.own = words.step->wanted;
+        of_pass.own_size = std::size(words.step->wanted);
+      }
+      DeviceScan scan = PrepareScan(pass, x, info, k, slot, of_pass);
+      if (stage == 0) {
+        gpu::Launch(context.stream, 1,
+                    gpu::SidcoPaperBegin{settings, state != nullptr, words.memory, words.step},
+                    scan.active());
+      }
+      const gpu::FitStage fit{settings, stage, words.memory, words.step};
+      CollectAndMeasureOnDevice<true>(pass, scan, fit, settings.Measured(), &words.step->tails);
+      x = scan.input;
+    }
+    DeviceScan scan =
+        PrepareScan(context, x, info, k, slot, Reaching(input.n, k, &words.step->key, slot));
+    CollectOnDevice(context, scan);
+    SendReaching(context, scan, slot);
+    return scan;
+  }
+
   SidcoOptions options_;
   bool corrected_;
 };
-
-template <bool kCorrected>
-std::unique_ptr<Sparsifier> Make(const Options& resolved, std::uint64_t /*seed*/) {
-  const std::string& fit = StringOption(resolved, "fit");
-  return std::make_unique<Sidco>(
-      SidcoOptions{fit == "gamma"    ? Fit::kGamma
-                   : fit == "pareto" ? Fit::kPareto
-                                     : Fit::kExponential,
-                   static_cast<int>(IntOption(resolved, "stages")),
-                   BoolOption(resolved, "adaptive"), DoubleOption(resolved, "first_ratio")},
-      kCorrected);
-}
 
 SparsifierDescriptor Descriptor(bool corrected) {
   return {
       .name = corrected ? "sidco" : "sidco@paper",
       .paper = "Abdelmoniem et al., MLSys 2021",
       .revision = corrected ? 3 : 1,
-      .exact_count = false,
       // The first pair is measured on random data and a small network's gradients
       // (SelectionModels.OfCorrectedEstimatesHold).
       .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.311, 1.096},
@@ -331,7 +312,16 @@ SparsifierDescriptor Descriptor(bool corrected) {
                              "0.8 k or above 1.2 k"),
                   NumberOption("first_ratio", 0.25, 0.01, 0.9,
                                "density after the first of several stages")},
-      .make = corrected ? Make<true> : Make<false>,
+      .make = [corrected](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+        const std::string& fit = StringOption(resolved, "fit");
+        return std::make_unique<Sidco>(
+            SidcoOptions{fit == "gamma"    ? Fit::kGamma
+                         : fit == "pareto" ? Fit::kPareto
+                                           : Fit::kExponential,
+                         static_cast<int>(IntOption(resolved, "stages")),
+                         BoolOption(resolved, "adaptive"), DoubleOption(resolved, "first_ratio")},
+            corrected);
+      },
       .aliases =
           corrected ? std::vector<std::string_view>{"sidco-exp"} : std::vector<std::string_view>{},
       .unbounded_count = !corrected,

@@ -202,7 +202,6 @@ SPARFUSE_DEVICE void StartMemory(const SidcoSettings& settings, bool remembered,
 // Runs before the pass. Finds the boundaries of stages, from the step before or by a fit. One
 // block.
 struct SidcoBegin {
-  static constexpr const char* kName = "SidcoBegin";
   static constexpr int kThreads = 512;
   static constexpr unsigned kEach = 8;  // loads of a thread in flight together
   struct Shared {
@@ -218,12 +217,11 @@ struct SidcoBegin {
   bool remembered;  // `memory` is from the step before, or all zero
   SidcoMemory* memory;
   SidcoStep* step;
-  DeviceSource source;
+  DeviceInput source;
   RandomStream stream;  // of the sample
   std::uint32_t lines;  // of the sample; 0: all of x is fitted
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     if (block.thread() == 0) {
       StartMemory(settings, remembered, memory);
       const int boundaries = settings.Plan(*memory).stages - 1;
@@ -249,8 +247,7 @@ struct SidcoBegin {
  private:
   // Fits the thresholds of all stages but the last to `count` elements. From the first stage whose
   // fit fails, thresholds are NaN. Returns whether all fits succeeded.
-  template <class Block>
-  SPARFUSE_DEVICE bool Fit(Block& block, Shared& shared, const SidcoPlan& plan, std::uint64_t count,
+  SPARFUSE_DEVICE bool Fit(auto& block, Shared& shared, const SidcoPlan& plan, std::uint64_t count,
                            bool sampled) const {
     const int boundaries = plan.stages - 1;
     block.Sync();
@@ -304,8 +301,7 @@ struct AimAtFit {
   SidcoStep* step;
   ThresholdCorrection correction;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+  SPARFUSE_DEVICE void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() == 0) {
       const SidcoPlan plan = settings.Plan(*memory);
       const SidcoEstimate fitted(settings.fit, plan, statistics, step->known != 0);
@@ -321,9 +317,7 @@ struct AimAtFit {
 // Runs after SendReaching. Adapts the stages of the next steps to the number of elements that the
 // estimate selects.
 struct SidcoAdapt {
-  static constexpr const char* kName = "SidcoAdapt";
   static constexpr int kThreads = 32;
-  using Shared = NoShared;
 
   double density;
   std::uint64_t n;
@@ -333,8 +327,7 @@ struct SidcoAdapt {
   const SidcoStep* step;
   const ScanControl* control;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0 || std::isnan(step->estimate)) return;
     const std::uint32_t lo = control->lo;
     const bool stored = control->count <= capacity;
@@ -350,17 +343,14 @@ struct SidcoAdapt {
 
 // Runs before the first pass.
 struct SidcoPaperBegin {
-  static constexpr const char* kName = "SidcoPaperBegin";
   static constexpr int kThreads = 32;
-  using Shared = NoShared;
 
   SidcoSettings settings;
   bool remembered;
   SidcoMemory* memory;
   SidcoStep* step;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     StartMemory(settings, remembered, memory);
     step->tails.count = 0;
@@ -373,8 +363,7 @@ struct FitStage {
   const SidcoMemory* memory;
   SidcoStep* step;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+  SPARFUSE_DEVICE void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() != 0) return;
     const SidcoPlan plan = settings.Plan(*memory);
     const double threshold = stage == 0

@@ -5,10 +5,9 @@
 //              compressed communication framework for distributed machine learning", ICDCS 2021.
 // Deviations:  values are sent, not signs times tau. If nothing exceeds tau, or the slot overflows,
 //              an exact top-k at the density is sent.
-#include <algorithm>
 
 #include "core/sparsify/descriptors.hpp"
-#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
@@ -44,8 +43,6 @@ class Threshold final : public DeviceScanSparsifier {
 SparsifierDescriptor ThresholdDescriptor() {
   return {.name = "threshold",
           .paper = "Strom, Interspeech 2015",
-          .revision = 1,
-          .exact_count = false,
           .selection_model = {1.844, 1.813},
           .contraction = OneElement,
           .deviations =

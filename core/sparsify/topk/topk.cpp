@@ -27,12 +27,9 @@ class TopK final : public WarmSparsifier {
 SparsifierDescriptor TopKDescriptor() {
   return {.name = "topk",
           .paper = "Aji & Heafield, EMNLP 2017",
-          .revision = 1,
           .exact_count = true,
           .contraction = KeptFraction,
-          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-            return std::make_unique<TopK>();
-          },
+          .make = MakePlain<TopK>,
           .reusable_threshold = true};
 }
 

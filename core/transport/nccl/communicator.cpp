@@ -274,7 +274,7 @@ class NcclCommunicator final : public Communicator {
 
   Error OutOfOrder(int gathering) const {
     return Error(FailureKind::kComm,
-                 TextOf("nccl: ", RankName(gathering),
+                 Concat("nccl: ", RankName(gathering),
                         " gathers while this rank does not: all ranks must post collectives in "
                         "the same order"));
   }

@@ -79,7 +79,7 @@ void PythonSparsifier::Select(const SelectContext& context, const SelectSource& 
                               Slot& slot) const {
   SelectInput input = BeginSelect(shown_, context, source, density, info, slot);
   const std::size_t k = KeptCount(input.n, density);
-  RequireRoom(shown_, info, slot, k);
+  RequireRoom(shown_, info, slot.capacity, k);
   if (k == input.n) return SelectAll(context, input, info, slot);
   AddPending(context, input, info);
   try {

@@ -10,14 +10,6 @@
 namespace sparfuse::bench {
 namespace {
 
-template <class T>
-Buffer<T> CopyToCard(const Stream& stream, std::span<const T> from) {
-  Buffer<T> buffer(from.size(), kCard, "the payloads of a benchmark");
-  gpu::CopyAsync(stream, buffer.data(), from.data(), from.size_bytes());
-  gpu::Synchronize(stream);
-  return buffer;
-}
-
 class PayloadsOnCard {
  public:
   PayloadsOnCard(const Stream& stream, const Payloads& payloads) {
@@ -33,17 +25,6 @@ class PayloadsOnCard {
   std::vector<Buffer<std::uint32_t>> indices_;
   std::vector<Buffer<float>> values_;
 };
-
-// Compares `work` with the limit of this kind.
-template <class Work>
-void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, GpuLimit kind,
-             const Work& work) {
-  const Buffer<float> x(n, kCard);
-  const Buffer<float> written(kind == GpuLimit::kSumAbs ? 0 : n, kCard);
-  const LimitOnCard limit(kind, x, written);
-  work();
-  TimeInTurns(state, stream, n, limit, work);
-}
 
 // touched: the output is zero except for the elements that the last step wrote, with other
 // payloads.
@@ -148,34 +129,28 @@ void Clip(::benchmark::State& state, std::size_t n) {
   });
 }
 
-void RegisterAll() {
-  for (const std::size_t n : GpuSizes()) {
-    const std::string size = "/n:" + std::to_string(n);
-    for (const double density : Densities(n)) {
-      const std::string share = size + "/density:" + Number(density);
-      for (const std::size_t ranks : {std::size_t{2}, std::size_t{8}}) {
-        for (const bool touched : {false, true}) {
-          RegisterOnCard(
-              (touched ? "accumulate_touched" : "accumulate") + share +
-                  "/ranks:" + std::to_string(ranks),
-              [=](::benchmark::State& state) { Accumulate(state, n, ranks, density, touched); });
-        }
-      }
-      RegisterOnCard("merge" + share, [=](::benchmark::State& state) { Merge(state, n, density); });
-      RegisterOnCard("code" + share, [=](::benchmark::State& state) { Code(state, n, density); });
-    }
-    RegisterOnCard("momentum" + size, [=](::benchmark::State& state) { Advance(state, n, false); });
-    RegisterOnCard("momentum_nesterov" + size,
-                   [=](::benchmark::State& state) { Advance(state, n, true); });
-    RegisterOnCard("clip" + size, [=](::benchmark::State& state) { Clip(state, n); });
-  }
-}
-
 }  // namespace
 }  // namespace sparfuse::bench
 
 int main(int argc, char** argv) {
-  sparfuse::bench::RegisterGpuLimits();
-  sparfuse::bench::RegisterAll();
-  return sparfuse::bench::GpuMain(argc, argv);
+  using namespace sparfuse::bench;
+  RegisterGpuLimits();
+  for (const std::size_t n : GpuSizes()) {
+    for (const double density : Densities(n)) {
+      const std::string share = At(n, density);
+      for (const std::size_t ranks : {2u, 8u}) {
+        for (const bool touched : {false, true}) {
+          RegisterOnCard((touched ? "accumulate_touched" : "accumulate") + share +
+                             "/ranks:" + std::to_string(ranks),
+                         [=](auto& state) { Accumulate(state, n, ranks, density, touched); });
+        }
+      }
+      RegisterOnCard("merge" + share, [=](auto& state) { Merge(state, n, density); });
+      RegisterOnCard("code" + share, [=](auto& state) { Code(state, n, density); });
+    }
+    RegisterOnCard("momentum" + At(n), [=](auto& state) { Advance(state, n, false); });
+    RegisterOnCard("momentum_nesterov" + At(n), [=](auto& state) { Advance(state, n, true); });
+    RegisterOnCard("clip" + At(n), [=](auto& state) { Clip(state, n); });
+  }
+  return GpuMain(argc, argv);
 }

@@ -35,8 +35,7 @@ struct Memory {
 };
 
 // `call(own, bytes, memory)` calls CUB, which writes `length` results into the memory.
-template <class Call>
-std::function<CubSelection()> Prepared(std::size_t length, const Stream& stream, Call call) {
+std::function<CubSelection()> Prepared(std::size_t length, const Stream& stream, auto call) {
   const auto memory = std::make_shared<Memory>();
   memory->magnitudes = Buffer<std::uint32_t>(length, stream.device, "a rival's magnitudes");
   memory->indices = Buffer<std::uint32_t>(length, stream.device, "a rival's positions");

@@ -32,12 +32,13 @@ inline constexpr int kAtOnce = 4;
 
 // Sizes of the default run: a card processes all of them as fast as a host processes a million.
 inline std::vector<std::size_t> GpuSizes() { return {100'000, 1'000'000, 25'600'000, kHuge}; }
+inline std::vector<double> GpuDensities(std::size_t /*n*/) { return {0.001, 0.01, 0.05}; }
+inline Grid GpuGrid() { return {GpuSizes(), GpuDensities}; }
 
 class GpuTimer {
  public:
   // The time of one of kAtOnce calls.
-  template <class Work>
-  double SecondsOf(const Stream& stream, const Work& work) {
+  double SecondsOf(const Stream& stream, const auto& work) {
     begin_.Record(stream);
     for (int i = 0; i < kAtOnce; ++i) work();
     end_.Record(stream);
@@ -45,16 +46,26 @@ class GpuTimer {
     return end_.SecondsSince(begin_) / kAtOnce;
   }
 
+  // The time of every iteration.
+  void Time(::benchmark::State& state, const Stream& stream, const auto& work) {
+    for (auto _ : state) state.SetIterationTime(SecondsOf(stream, work));
+  }
+
  private:
   gpu::GpuEvent begin_{kCard};
   gpu::GpuEvent end_{kCard};
 };
 
-inline Buffer<float> OnCard(const Stream& stream, const Floats& x) {
-  Buffer<float> buffer(x.size(), kCard, "the tensor of a benchmark");
-  gpu::CopyAsync(stream, buffer.data(), x.data(), x.size() * sizeof(float));
+template <class T>
+Buffer<T> CopyToCard(const Stream& stream, std::span<const T> from) {
+  Buffer<T> buffer(from.size(), kCard, "the input of a benchmark");
+  gpu::CopyAsync(stream, buffer.data(), from.data(), from.size_bytes());
   gpu::Synchronize(stream);
   return buffer;
+}
+
+inline Buffer<float> OnCard(const Stream& stream, const Floats& x) {
+  return CopyToCard<float>(stream, x);
 }
 
 enum class GpuLimit { kSumAbs, kAdd, kMemset };
@@ -89,8 +100,7 @@ class LimitOnCard {
   Buffer<float> sums_;
 };
 
-template <class Body>
-void RegisterOnCard(const std::string& name, Body body) {
+void RegisterOnCard(const std::string& name, auto body) {
   ::benchmark::RegisterBenchmark(name.c_str(), body)
       ->Unit(::benchmark::kMicrosecond)
       ->UseManualTime()
@@ -102,19 +112,15 @@ inline void LimitBench(::benchmark::State& state, std::size_t n, GpuLimit limit,
   const Buffer<float> x = OnCard(stream.view(), Data("gaussian", n));
   const Buffer<float> residual(limit == GpuLimit::kSumAbs ? 0 : n, kCard);
   const LimitOnCard run(limit, x, residual);
-  GpuTimer timer;
-  for (auto _ : state) {
-    state.SetIterationTime(timer.SecondsOf(stream.view(), [&] { run(stream.view()); }));
-  }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)) *
-                          streams);
+  GpuTimer().Time(state, stream.view(), [&] { run(stream.view()); });
+  SetBytes(state, n * sizeof(float) * static_cast<std::size_t>(streams));
 }
 
 inline void RegisterGpuLimits() {
   for (const std::size_t n : GpuSizes()) {
     const auto add = [n](const std::string& name, GpuLimit limit, int streams) {
-      RegisterOnCard("limit/" + name + "/n:" + std::to_string(n),
-                     [=](::benchmark::State& state) { LimitBench(state, n, limit, streams); });
+      RegisterOnCard("limit/" + name + At(n),
+                     [=](auto& state) { LimitBench(state, n, limit, streams); });
     };
     add("sum_abs", GpuLimit::kSumAbs, 1);
     add("add", GpuLimit::kAdd, 3);
@@ -123,9 +129,8 @@ inline void RegisterGpuLimits() {
 }
 
 // Times `work` and the limit in turns; `x limit` is the ratio of their times.
-template <class Work>
 void TimeInTurns(::benchmark::State& state, const Stream& stream, std::size_t n,
-                 const LimitOnCard& limit, const Work& work) {
+                 const LimitOnCard& limit, const auto& work) {
   GpuTimer timer;
   double seconds = 0;
   double limit_seconds = 0;
@@ -136,14 +141,24 @@ void TimeInTurns(::benchmark::State& state, const Stream& stream, std::size_t n,
     state.SetIterationTime(taken);
   }
   state.counters["x limit"] = seconds / limit_seconds;
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  SetBytes(state, n * sizeof(float));
 }
 
-// Selects from the same tensor repeatedly; a cold start has no state of the step before.
+// Times `work` in turns with the limit of this kind.
+void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, GpuLimit kind,
+             const auto& work) {
+  const Buffer<float> x(n, kCard);
+  const Buffer<float> written(kind == GpuLimit::kSumAbs ? 0 : n, kCard);
+  const LimitOnCard limit(kind, x, written);
+  work();
+  TimeInTurns(state, stream, n, limit, work);
+}
+
+// Selects from the same tensor repeatedly.
 inline void SelectOnCard(::benchmark::State& state, const std::string& sparsifier,
-                         const Options& options, std::size_t n, double density,
-                         const std::string& data, Start start,
+                         const Options& options, const SelectionCase& of,
                          const std::vector<std::int64_t>& shape = {}) {
+  const auto& [n, density, data, start] = of;
   const gpu::GpuStream own(kCard);
   const Stream& stream = own.view();
   const Buffer<float> x = OnCard(stream, Data(data, n));
@@ -186,22 +201,10 @@ inline void SelectOnCard(::benchmark::State& state, const std::string& sparsifie
 
 inline void RegisterGpuSelections(const std::string& label, const std::string& sparsifier,
                                   const Options& options, std::initializer_list<Start> starts) {
-  for (const std::size_t n : GpuSizes()) {
-    for (const double density : {0.001, 0.01, 0.05}) {
-      for (const std::string& data : DataNames(n)) {
-        for (const Start start : starts) {
-          const char* name = start == Start::kCold   ? "/cold"
-                             : start == Start::kWarm ? "/warm"
-                                                     : "/feedback";
-          RegisterOnCard(label + "/n:" + std::to_string(n) + "/density:" + Number(density) +
-                             "/data:" + data + name,
-                         [=](::benchmark::State& state) {
-                           SelectOnCard(state, sparsifier, options, n, density, data, start);
-                         });
-        }
-      }
-    }
-  }
+  ForSelections(GpuGrid(), starts, [&](const std::string& keys, const SelectionCase& of) {
+    RegisterOnCard(label + keys,
+                   [=](auto& state) { SelectOnCard(state, sparsifier, options, of); });
+  });
 }
 
 // Whether these are the largest magnitudes of x, as bits, in any order.
@@ -220,23 +223,16 @@ inline bool AreLargest(std::vector<std::uint32_t> found, const Floats& x) {
 // torch.topk on the card, if LibTorch is built in.
 inline void RegisterTorchOnCard() {
 #if defined(SPARFUSE_BENCH_TORCH) && defined(SPARFUSE_CUDA)
-  for (const std::size_t n : GpuSizes()) {
-    for (const double density : {0.001, 0.01, 0.05}) {
-      RegisterOnCard(
-          "torch.topk/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:gaussian",
-          [=](::benchmark::State& state) {
-            const gpu::GpuStream stream(kCard);
-            const Buffer<float> x = OnCard(stream.view(), Data("gaussian", n));
-            const auto select = TorchTopKOnCard(x.data(), n, KeptCount(n, density), stream.view());
-            select();
-            GpuTimer timer;
-            for (auto _ : state) {
-              state.SetIterationTime(timer.SecondsOf(stream.view(), select));
-            }
-            FreeTorchMemoryOnCard();
-          });
-    }
-  }
+  ForDensities(GpuGrid(), [](std::size_t n, double density) {
+    RegisterOnCard("torch.topk" + At(n, density) + "/data:gaussian", [=](auto& state) {
+      const gpu::GpuStream stream(kCard);
+      const Buffer<float> x = OnCard(stream.view(), Data("gaussian", n));
+      const auto select = TorchTopKOnCard(x.data(), n, KeptCount(n, density), stream.view());
+      select();
+      GpuTimer().Time(state, stream.view(), select);
+      FreeTorchMemoryOnCard();
+    });
+  });
 #endif
 }
 
@@ -244,31 +240,23 @@ inline void RegisterTorchOnCard() {
 // timed.
 inline void RegisterCubOnCard() {
   for (const CubRival& rival : CubRivals()) {
-    for (const std::size_t n : GpuSizes()) {
-      for (const double density : {0.001, 0.01, 0.05}) {
-        RegisterOnCard(rival.name + "/n:" + std::to_string(n) + "/density:" + Number(density) +
-                           "/data:gaussian",
-                       [=](::benchmark::State& state) {
-                         const gpu::GpuStream stream(kCard);
-                         const Floats& host = Data("gaussian", n);
-                         const Buffer<float> x = OnCard(stream.view(), host);
-                         const std::size_t k = KeptCount(n, density);
-                         const auto select = rival.make(x.data(), n, k, stream.view());
-                         std::vector<std::uint32_t> found(k);
-                         gpu::CopyAsync(stream.view(), found.data(), select().magnitudes,
-                                        k * sizeof(std::uint32_t));
-                         gpu::Synchronize(stream.view());
-                         if (!AreLargest(found, host)) {
-                           state.SkipWithError("does not select the k largest magnitudes");
-                           return;
-                         }
-                         GpuTimer timer;
-                         for (auto _ : state) {
-                           state.SetIterationTime(timer.SecondsOf(stream.view(), select));
-                         }
-                       });
-      }
-    }
+    ForDensities(GpuGrid(), [&](std::size_t n, double density) {
+      RegisterOnCard(rival.name + At(n, density) + "/data:gaussian", [=](auto& state) {
+        const gpu::GpuStream stream(kCard);
+        const Floats& host = Data("gaussian", n);
+        const Buffer<float> x = OnCard(stream.view(), host);
+        const std::size_t k = KeptCount(n, density);
+        const auto select = rival.make(x.data(), n, k, stream.view());
+        std::vector<std::uint32_t> found(k);
+        gpu::CopyAsync(stream.view(), found.data(), select().magnitudes, k * sizeof(std::uint32_t));
+        gpu::Synchronize(stream.view());
+        if (!AreLargest(found, host)) {
+          state.SkipWithError("does not select the k largest magnitudes");
+          return;
+        }
+        GpuTimer().Time(state, stream.view(), select);
+      });
+    });
   }
 }
 

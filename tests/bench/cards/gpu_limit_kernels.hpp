@@ -11,16 +11,13 @@ namespace sparfuse::bench {
 
 // sums[block] = sum of |x| over the block's share. x: 16-byte aligned, n a multiple of 4.
 struct SumAbsOnCard {
-  static constexpr const char* kName = "SumAbsOnCard";
   static constexpr int kThreads = 256;
   static constexpr unsigned kVectors = 4;  // loads in flight
-  using Shared = gpu::NoShared;
   const float* x;
   std::uint64_t n;
   float* sums;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, gpu::NoShared&) const {
     const auto* const from = reinterpret_cast<const gpu::Float4*>(x);
     const std::uint64_t vectors = n / 4;
     const std::uint64_t stride = std::uint64_t{block.blocks()} * kThreads * kVectors;
@@ -43,16 +40,13 @@ struct SumAbsOnCard {
 
 // residual += x. Both 16-byte aligned, n a multiple of 4.
 struct AddOnCard {
-  static constexpr const char* kName = "AddOnCard";
   static constexpr int kThreads = 256;
   static constexpr unsigned kVectors = 4;
-  using Shared = gpu::NoShared;
   const float* x;
   std::uint64_t n;
   float* residual;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, gpu::NoShared&) const {
     const auto* const from = reinterpret_cast<const gpu::Float4*>(x);
     auto* const to = reinterpret_cast<gpu::Float4*>(residual);
     const std::uint64_t vectors = n / 4;

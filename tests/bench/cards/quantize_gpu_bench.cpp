@@ -11,23 +11,12 @@ struct Named {
   Options options;
 };
 
-const std::vector<Named>& Forms() {
-  static const std::vector<Named> forms = {{"fp32", "fp32", {}},
-                                           {"fp16", "fp16", {}},
-                                           {"sign", "sign", {}},
-                                           {"qsgd", "qsgd", {}},
-                                           {"qsgd_whole", "qsgd", {{"bucket", std::int64_t{0}}}}};
-  return forms;
-}
-
-// Compares `work` with the addition.
-template <class Work>
-void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, const Work& work) {
-  const Buffer<float> x(n, kCard);
-  const Buffer<float> sum(n, kCard);
-  const LimitOnCard limit(GpuLimit::kAdd, x, sum);
-  work();
-  TimeInTurns(state, stream, n, limit, work);
+std::vector<Named> Forms() {
+  return {{"fp32", "fp32", {}},
+          {"fp16", "fp16", {}},
+          {"sign", "sign", {}},
+          {"qsgd", "qsgd", {}},
+          {"qsgd_whole", "qsgd", {{"bucket", std::int64_t{0}}}}};
 }
 
 // The arguments of quantizers besides their tensor.
@@ -57,7 +46,7 @@ void Encode(::benchmark::State& state, const Named& form, std::size_t n) {
   const Buffer<float> residual(n, kCard);
   const Buffer<std::byte> out(quantizer->EncodedBytes(n), kCard);
   std::uint64_t step = 0;
-  Compare(state, stream, n, [&] {
+  Compare(state, stream, n, GpuLimit::kAdd, [&] {
     quantizer->EncodeOnDevice(with.Context(), 0, {{x.data(), n, stream}, residual.view(stream)},
                               {1, "tensor", {}, step++}, out.view(stream), with.not_finite.data());
   });
@@ -79,29 +68,24 @@ void Accumulate(::benchmark::State& state, const Named& form, std::size_t n) {
                               with.not_finite.data());
   }
   const Buffer<float> out(n, kCard);
-  Compare(state, stream, n, [&] {
+  Compare(state, stream, n, GpuLimit::kAdd, [&] {
     quantizer->AccumulateOnDevice(with.Context(), places, 1.0f / kRanks, out.view(stream),
                                   with.fault.data());
   });
-}
-
-void RegisterAll() {
-  for (const std::size_t n : GpuSizes()) {
-    const std::string size = "/n:" + std::to_string(n);
-    for (const Named& form : Forms()) {
-      RegisterOnCard(std::string("encode/") + form.label + size,
-                     [=](::benchmark::State& state) { Encode(state, form, n); });
-      RegisterOnCard(std::string("accumulate/") + form.label + size,
-                     [=](::benchmark::State& state) { Accumulate(state, form, n); });
-    }
-  }
 }
 
 }  // namespace
 }  // namespace sparfuse::bench
 
 int main(int argc, char** argv) {
-  sparfuse::bench::RegisterGpuLimits();
-  sparfuse::bench::RegisterAll();
-  return sparfuse::bench::GpuMain(argc, argv);
+  using namespace sparfuse::bench;
+  RegisterGpuLimits();
+  for (const std::size_t n : GpuSizes()) {
+    for (const Named& form : Forms()) {
+      const std::string row = form.label + At(n);
+      RegisterOnCard("encode/" + row, [=](auto& state) { Encode(state, form, n); });
+      RegisterOnCard("accumulate/" + row, [=](auto& state) { Accumulate(state, form, n); });
+    }
+  }
+  return GpuMain(argc, argv);
 }

@@ -17,9 +17,7 @@ using sparfuse::testing::PlanOf;
 GradientLayout LayoutOf(const std::vector<std::vector<std::int64_t>>& shapes) {
   GradientLayout layout;
   for (const auto& shape : shapes) {
-    std::size_t n = 1;
-    for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
-    layout.Add("t" + std::to_string(layout.tensors()), shape, n);
+    layout.Add("t" + std::to_string(layout.tensors()), shape, ElementsOf(shape));
   }
   return layout;
 }

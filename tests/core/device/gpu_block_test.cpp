@@ -17,9 +17,7 @@ constexpr Device kDevice{DeviceKind::kEmulated, 0};
 constexpr Stream kAtOnce{kDevice, nullptr};
 
 struct Collectives {
-  static constexpr const char* kName = "Collectives";
   static constexpr int kThreads = 96;
-  using Shared = NoShared;
   std::uint32_t* sums;      // [blocks]
   std::uint32_t* maxima;    // [blocks]
   std::uint32_t* before;    // [blocks * kThreads]
@@ -27,7 +25,7 @@ struct Collectives {
   std::uint32_t* shuffles;  // [blocks * kThreads * 3]
 
   template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(Block& block, NoShared&) const {
     const std::uint32_t value = block.thread() + block.block();
     const std::uint32_t at = block.block() * Block::kThreads + block.thread();
     const std::uint32_t ballot = block.Ballot(block.lane() % 3 == 0);
@@ -74,13 +72,10 @@ TEST(GpuBlock, CollectivesSeeTheirBlockOrWarp) {
 // The sum of all earlier blocks. Each block waits for the block before it (decoupled look-back in
 // its simplest form).
 struct ChainedSum {
-  static constexpr const char* kName = "ChainedSum";
   static constexpr int kThreads = 32;
-  using Shared = NoShared;
   std::uint64_t* sums;  // [blocks]: 2^32 * sum + 1 once known
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() != 0) return;
     std::uint64_t sum = block.block() + 1;
     if (block.block() > 0) {
@@ -103,7 +98,6 @@ TEST(GpuBlock, ABlockMayWaitForOneOfLowerNumber) {
 }
 
 struct ReversesInShared {
-  static constexpr const char* kName = "ReversesInShared";
   static constexpr int kThreads = 64;
   struct Shared {
     std::uint32_t values[64];
@@ -111,8 +105,7 @@ struct ReversesInShared {
   std::uint32_t* out;
   bool sync;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     shared.values[block.thread()] = block.thread();
     if (sync) block.Sync();
     out[block.thread()] = shared.values[63 - block.thread()];
@@ -136,11 +129,8 @@ TEST(GpuBlock, AMissingBarrierShows) {
 }
 
 struct HalfWaits {
-  static constexpr const char* kName = "HalfWaits";
   static constexpr int kThreads = 64;
-  using Shared = NoShared;
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, NoShared&) const {
     if (block.thread() < 32) block.Sync();
   }
 };

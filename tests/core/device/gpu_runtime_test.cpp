@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <thread>
@@ -28,14 +27,12 @@ namespace {
 constexpr Device kEmulated{DeviceKind::kEmulated, 0};
 
 struct AddOne {
-  static constexpr const char* kName = "AddOne";
   static constexpr int kThreads = 32;
-  using Shared = NoShared;
   float* x;
   std::uint32_t n;
 
   template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(Block& block, NoShared&) const {
     const std::uint32_t i = block.block() * Block::kThreads + block.thread();
     if (i < n) x[i] += 1;
   }

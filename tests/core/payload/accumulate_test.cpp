@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <random>
 
@@ -174,8 +173,8 @@ TEST(AddInto, AddsElementByElement) {
 }
 
 TEST(FirstNotFinite, IsFoundAtAnyPosition) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  using testing::kInfinity;
+  using testing::kNan;
   for (const std::size_t n : {0u, 1u, 4095u, 4096u, 4097u, 10'000u}) {
     std::vector<float> values(n, std::numeric_limits<float>::max());
     EXPECT_EQ(FirstNotFinite(values), n);

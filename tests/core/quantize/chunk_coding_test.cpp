@@ -6,8 +6,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/coding/selection_coding.hpp"
-#include "core/sparsify/descriptors.hpp"
 #include "tests/support/bits.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"

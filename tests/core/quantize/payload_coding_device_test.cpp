@@ -1,5 +1,4 @@
 // Tests that a device codes payloads into the host's bytes, and detects damaged ones.
-#include <algorithm>
 #include <bit>
 #include <optional>
 #include <random>

@@ -94,6 +94,21 @@ class QuantizeDevice : public OnDevices {
     EXPECT_EQ(device.not_finite, 0u);
   }
 
+  // The fault that a sum of these payloads of n elements notes.
+  std::uint64_t FaultOf(const Quantizer& quantizer,
+                        const std::vector<std::vector<std::byte>>& payloads, std::size_t n) {
+    std::vector<DeviceArray<std::byte>> there;
+    std::vector<const std::byte*> places;
+    for (const auto& payload : payloads) {
+      there.emplace_back(stream(), payload);
+      places.push_back(there.back().data());
+    }
+    const DeviceArray<float> out(stream(), n);
+    const DeviceArray<std::uint64_t> fault(stream(), 1);
+    quantizer.AccumulateOnDevice(Context(), places, 1.0f, out.view(), fault.data());
+    return fault.ToHost()[0];
+  }
+
   static constexpr int kRank = 3;
   TensorInfo info_{2, "w", {}, 11};
   ThreadPool pool_{1};
@@ -215,13 +230,7 @@ TEST_P(QuantizeDevice, NotesCorruptPayloads) {
     const std::vector<std::byte> good = OnHost(*quantizer, Data("normal", 300), {}).bytes;
     std::vector<std::byte> bad = good;
     bad[1] = bad[2] = bad[3] = std::byte{0xff};  // a NaN in every format
-    const DeviceArray<std::byte> first(stream(), good);
-    const DeviceArray<std::byte> second(stream(), bad);
-    const std::vector<const std::byte*> payloads = {first.data(), second.data()};
-    const DeviceArray<float> out(stream(), 300);
-    const DeviceArray<std::uint64_t> fault(stream(), 1);
-    quantizer->AccumulateOnDevice(Context(), payloads, 1.0f, out.view(), fault.data());
-    const std::uint64_t found = fault.ToHost()[0];
+    const std::uint64_t found = FaultOf(*quantizer, {good, bad}, 300);
     EXPECT_EQ(~found >> 32, 1u) << form.name;
     EXPECT_THROW(CheckPayloadFault(found), Error);
   }
@@ -247,16 +256,11 @@ TEST_P(QuantizeDevice, NotesTheFirstCorruptElement) {
   for (const auto& [form, byte, element] : cases) {
     SCOPED_TRACE(form.name + " " + std::to_string(byte));
     const auto quantizer = Make(form);
-    std::vector<std::byte> bad = OnHost(*quantizer, Data("normal", kElements), {}).bytes;
-    const DeviceArray<std::byte> good(stream(), bad);
+    const std::vector<std::byte> good = OnHost(*quantizer, Data("normal", kElements), {}).bytes;
+    std::vector<std::byte> bad = good;
     for (std::size_t b = byte; b < byte + 4 && b < bad.size(); ++b) bad[b] = std::byte{0xff};
-    const DeviceArray<std::byte> corrupt(stream(), bad);
-    const std::vector<const std::byte*> payloads = {good.data(), corrupt.data(), good.data()};
-    const DeviceArray<float> out(stream(), kElements);
-    const DeviceArray<std::uint64_t> fault(stream(), 1);
-    quantizer->AccumulateOnDevice(Context(), payloads, 1.0f, out.view(), fault.data());
-    const std::uint64_t found = fault.ToHost()[0];
-    EXPECT_EQ(found, element == kNone ? 0 : ~(std::uint64_t{1} << 32 | element));
+    EXPECT_EQ(FaultOf(*quantizer, {good, bad, good}, kElements),
+              element == kNone ? 0 : ~(std::uint64_t{1} << 32 | element));
   }
 }
 

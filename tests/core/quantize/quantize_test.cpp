@@ -110,16 +110,15 @@ TEST_P(QuantizerLaws, KeepsWhatItDoesNotSend) {
       const auto old = MakeData("laplace", n, 2);
       const Encoded encoded = Encode(*quantizer_, gradient, old);
       const auto sent = Decode(*quantizer_, encoded.bytes, n);
+      std::vector<float> x(n);
+      std::ranges::transform(gradient, old, x.begin(), std::plus());
       for (std::size_t i = 0; i < n; ++i) {
-        const float x = gradient[i] + old[i];
-        ASSERT_NEAR(sent[i] + encoded.residual[i], x,
-                    2 * FLT_EPSILON * (std::abs(sent[i]) + std::abs(x)))
+        ASSERT_NEAR(sent[i] + encoded.residual[i], x[i],
+                    2 * FLT_EPSILON * (std::abs(sent[i]) + std::abs(x[i])))
             << data << " n=" << n << " i=" << i;
-        ASSERT_FALSE(std::signbit(sent[i]) != std::signbit(x) && sent[i] != 0 && x != 0);
+        ASSERT_FALSE(std::signbit(sent[i]) != std::signbit(x[i]) && sent[i] != 0 && x[i] != 0);
       }
       // A residual affects the encoded values, not the way of encoding.
-      std::vector<float> x(n);
-      for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + old[i];
       ASSERT_EQ(Encode(*quantizer_, x, {}).bytes, encoded.bytes) << data << " n=" << n;
     }
   }
@@ -157,7 +156,7 @@ TEST_P(QuantizerLaws, AddsRanksInOrder) {
     std::vector<std::vector<std::byte>> payloads;
     std::vector<float> expected(n, 0.0f);
     for (int rank = 0; rank < 5; ++rank) {
-      const auto gradient = MakeData("layers", n, static_cast<std::uint32_t>(rank));
+      const auto gradient = MakeData("layers", n, rank);
       payloads.push_back(Encode(*quantizer_, gradient, {}, 0, rank).bytes);
       const auto decoded = Decode(*quantizer_, payloads.back(), n);
       for (std::size_t i = 0; i < n; ++i) expected[i] += decoded[i];

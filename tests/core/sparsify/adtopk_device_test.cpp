@@ -3,7 +3,6 @@
 
 #include <functional>
 
-#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/devices/device_selection.hpp"
 #include "tests/support/errors.hpp"
 
@@ -23,7 +22,7 @@ class AdTopKOnDevice : public OnDevices {
     Selection host(*adtopk, n, density, 1, feedback, shape);
     DeviceSelection selection(*adtopk, device(), n, density, feedback, 0, skew, 0, shape);
     for (std::uint64_t step = 0; step < (feedback ? 2 : 1); ++step) {
-      const auto x = MakeData(data, n, static_cast<std::uint32_t>(n + step));
+      const auto x = MakeData(data, n, n + step);
       ExpectStepAsOnHost(host, selection, x, step);
       if (HasFatalFailure()) return;
     }
@@ -139,24 +138,16 @@ class AdTopKPhasesOnDevice : public OnDevices {
   }
 };
 
+std::vector<float> Gaussian(std::uint64_t step) { return MakeData("gaussian", 4000, step); }
+
 TEST_P(AdTopKPhasesOnDevice, InterleavesAsTheHostDoes) {
-  const auto gradient = [](std::uint64_t step) {
-    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
-  };
-  ExpectAsOnHost("adtopk-interleaved", {}, {40, 100}, 5, gradient);
+  ExpectAsOnHost("adtopk-interleaved", {}, {40, 100}, 5, Gaussian);
 }
 
 // A warm-up, thresholds that hold, one that fails after a jump of the scale, and later refreshes.
 TEST_P(AdTopKPhasesOnDevice, KeepsAThresholdAsTheHostDoes) {
   const auto gradient = [](std::uint64_t step) {
-    auto x = MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
-    if (step >= 11) {
-      for (float& v : x) v *= 7;
-    }
-    if (step >= 25) {
-      for (float& v : x) v *= 0.01f;
-    }
-    return x;
+    return Scaled(MakeData("gaussian", 4000, step), step < 11 ? 1 : step < 25 ? 7 : 0.07f);
   };
   ExpectAsOnHost("adtopk-threshold", {{"warmup", std::int64_t{2}}}, {40, 100}, 40, gradient);
 }
@@ -164,9 +155,7 @@ TEST_P(AdTopKPhasesOnDevice, KeepsAThresholdAsTheHostDoes) {
 // The gradient hardly changes: the threshold is steady, and in the end it is not needed.
 TEST_P(AdTopKPhasesOnDevice, EndsInAllDimensionAsTheHostDoes) {
   const auto gradient = [](std::uint64_t step) {
-    auto x = MakeData("laplace", 4000, 1);
-    for (float& v : x) v *= 1 + 0.001f * static_cast<float>(step);
-    return x;
+    return Scaled(MakeData("laplace", 4000, 1), 1 + 0.001f * static_cast<float>(step));
   };
   ExpectAsOnHost("adtopk-threshold",
                  {{"warmup", std::int64_t{1}}, {"training_steps", std::int64_t{32}}}, {40, 100}, 32,
@@ -177,11 +166,8 @@ TEST_P(AdTopKPhasesOnDevice, StagesThePublishedRule) {
   const auto sparsifier =
       MakeSparsifier("adtopk-threshold", {{"compat", std::string("reference")}});
   EXPECT_FALSE(sparsifier->SelectsOnDevice());
-  const auto gradient = [](std::uint64_t step) {
-    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
-  };
   ExpectAsOnHost("adtopk-threshold", {{"compat", std::string("reference")}}, {40, 100}, 20,
-                 gradient);
+                 Gaussian);
 }
 
 SPARFUSE_ON_DEVICES(AdTopKPhasesOnDevice);

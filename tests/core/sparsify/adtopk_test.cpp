@@ -76,19 +76,16 @@ TEST_P(AdTopKByDefinition, HoldsForEveryShapeAxisDensityAndPool) {
         for (const bool feedback : {false, true}) {
           Selection selection(*adtopk, n, density, n > 100'000 ? 3 : 1, feedback, shape);
           for (std::uint64_t step = 0; step < 2; ++step) {
-            auto x = MakeData(data, n, static_cast<std::uint32_t>(n + step));
-            const auto gradient = x;
-            for (std::size_t i = 0; i < n && feedback; ++i) x[i] += selection.residual()[i];
+            const auto gradient = MakeData(data, n, n + step);
+            const std::vector<float> x = selection.WithResidual(gradient);
             const Selected expected = FibresByDefinition(x, shape, at, density);
             const Selected selected = selection.Run(gradient, step);
-            ASSERT_EQ(selected.indices, expected.indices)
+            ASSERT_TRUE(Same(selected, expected))
                 << n << " axis " << axis << " of " << shape.size() << " density " << density;
-            ASSERT_EQ(Bits(selected.values), Bits(expected.values));
             ASSERT_EQ(selected.indices.size(), selection.Count());
             ASSERT_TRUE(selection.GuardsIntact());
             if (!feedback) continue;
-            for (const std::uint32_t i : expected.indices) x[i] = 0.0f;
-            ASSERT_EQ(Bits(selection.residual()), Bits(x));
+            ASSERT_EQ(Bits(selection.residual()), Bits(Unsent(x, expected)));
           }
         }
       }
@@ -99,10 +96,7 @@ TEST_P(AdTopKByDefinition, HoldsForEveryShapeAxisDensityAndPool) {
 INSTANTIATE_TEST_SUITE_P(All, AdTopKByDefinition,
                          ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
                                             ::testing::ValuesIn(DataNames())),
-                         [](const auto& instance) {
-                           return CaseName(IsaSuffix(std::get<0>(instance.param)) + "_" +
-                                           std::get<1>(instance.param));
-                         });
+                         NameOfTuple);
 
 TEST(AdTopK, KeepsTheLargestOfEachRowWithItsSign) {
   Selection selection(MakeSparsifier("adtopk"), 8, 0.5, 1, false, {2, 4});
@@ -265,9 +259,8 @@ class Stream {
 std::string Phases(Stream& stream, const Shape& shape, int steps) {
   std::string phases;
   for (int step = 0; step < steps; ++step) {
-    phases +=
-        stream.Phase(MakeData("gaussian", ElementsOf(shape), static_cast<std::uint32_t>(step)),
-                     static_cast<std::uint64_t>(step));
+    phases += stream.Phase(MakeData("gaussian", ElementsOf(shape), step),
+                           static_cast<std::uint64_t>(step));
   }
   return phases;
 }
@@ -332,23 +325,18 @@ std::vector<Shape> RealShapes() {
 
 TEST(AdTopKInterleaved, SelectionModelHolds) {
   const auto sparsifier = MakeSparsifier("adtopk-interleaved");
-  double sum = 0;
-  double squares = 0;
-  double count = 0;
+  Spread spread;
   for (const Shape& shape : RealShapes()) {
     const std::size_t n = ElementsOf(shape);
     const auto most = static_cast<double>(sparsifier->Count(n, shape, 0.01));
     for (const std::size_t kept :
          {AllDimensionCount(n, shape, 0.01, FibreAxis::kSecond), KeptCount(n, 0.01)}) {
-      const double log = std::log(static_cast<double>(kept) / most);
-      sum += log;
-      squares += log * log;
-      ++count;
+      spread.Add(std::log(static_cast<double>(kept) / most));
     }
   }
   const SelectionModel model = FindSparsifier("adtopk-interleaved").selection_model;
-  EXPECT_NEAR(sum / count, model.mean, 0.001);
-  EXPECT_NEAR(std::sqrt(squares / count - sum * sum / count / count), model.sigma, 0.001);
+  EXPECT_NEAR(spread.mean(), model.mean, 0.001);
+  EXPECT_NEAR(spread.sigma(), model.sigma, 0.001);
 }
 
 TEST(AdTopKThreshold, IsExactWhileItWarmsUp) {
@@ -367,33 +355,25 @@ TEST(AdTopKThreshold, ReusesTheThreshold) {
   EXPECT_EQ(stream.Phase(x(0), 0), 'A');
   const Selected exact = stream.Run(x(1), 1);
   EXPECT_EQ(exact.indices, LargestByDefinition(x(1), 200).indices);
-  float threshold = 1e9f;
-  for (const float v : exact.values) threshold = std::min(threshold, std::abs(v));
+  const float threshold = SmallestMagnitude(exact.values);
   EXPECT_EQ(stream.Phase(x(2), 2), 'A');
   const Selected estimated = stream.Run(x(3), 3);
-  const auto gradient = x(3);
-  std::vector<std::uint32_t> expected;
-  std::size_t negative = 0;
-  for (std::uint32_t i = 0; i < kN; ++i) {
-    if (std::abs(gradient[i]) >= threshold) expected.push_back(i);
-    negative += std::abs(gradient[i]) >= threshold && gradient[i] < 0 ? 1 : 0;
-  }
-  EXPECT_EQ(estimated.indices, expected);
-  EXPECT_NE(expected.size(), 200u);
-  EXPECT_GT(negative, 50u);
+  const Selected expected = Where(x(3), [&](float v) { return std::abs(v) >= threshold; });
+  EXPECT_EQ(estimated.indices, expected.indices);
+  EXPECT_NE(expected.indices.size(), 200u);
+  EXPECT_GT(std::ranges::count_if(expected.values, [](float v) { return v < 0; }), 50);
   // At four times the scale, far more than 2K elements reach the threshold: the exact selection
   // runs instead.
-  auto larger = x(4);
-  EXPECT_EQ(stream.Phase(larger, 4), 'A');
-  for (float& v : larger) v *= 4;
+  EXPECT_EQ(stream.Phase(x(4), 4), 'A');
+  const auto larger = Scaled(x(4), 4);
   std::uint64_t fallbacks = stream.counters().fallbacks;
   EXPECT_EQ(stream.Phase(larger, 5), 'G');
   EXPECT_EQ(stream.counters().fallbacks, fallbacks + 1);
   // At a hundredth of the scale, hardly any elements reach it.
-  for (float& v : larger) v *= 0.01f;
-  EXPECT_EQ(stream.Phase(larger, 6), 'A');
+  const auto smaller = Scaled(larger, 0.01f);
+  EXPECT_EQ(stream.Phase(smaller, 6), 'A');
   fallbacks = stream.counters().fallbacks;
-  EXPECT_EQ(stream.Phase(larger, 7), 'G');
+  EXPECT_EQ(stream.Phase(smaller, 7), 'G');
   EXPECT_EQ(stream.counters().fallbacks, fallbacks + 1);
 }
 
@@ -406,7 +386,7 @@ TEST(AdTopKThreshold, RefreshesTheMoreRarelyTheSteadierTheThresholdIs) {
   auto x = MakeData("gaussian", kN, 1);
   std::vector<std::uint64_t> exact;
   for (std::uint64_t t = 0; t < 50; ++t) {
-    for (float& v : x) v *= 1.003f;
+    x = Scaled(x, 1.003f);
     stream.Run(x, 2 * t);
     if (stream.Phase(x, 2 * t + 1) == 'G') exact.push_back(t);
   }
@@ -421,7 +401,7 @@ TEST(AdTopKThreshold, RefreshesOftenWhereTheThresholdMoves) {
   auto x = MakeData("laplace", 20'000, 1);
   std::vector<std::uint64_t> exact;
   for (std::uint64_t t = 0; t < 30; ++t) {
-    for (float& v : x) v *= 0.9875f;  // 10.7 % in 9 phases, 8.4 % in 7
+    x = Scaled(x, 0.9875f);  // 10.7 % in 9 phases, 8.4 % in 7
     stream.Run(x, 2 * t);
     if (stream.Phase(x, 2 * t + 1) == 'G') exact.push_back(t);
   }
@@ -452,7 +432,7 @@ TEST(AdTopKThreshold, AsPublishedFreezesItsThreshold) {
   Stream second(shared, "b.weight", shape, 0.01);
   float frozen = 0;
   for (std::uint64_t t = 0; t < 40; ++t) {
-    const auto x = MakeData("gaussian", kN, static_cast<std::uint32_t>(t));
+    const auto x = MakeData("gaussian", kN, t);
     const Selected selected = first.Run(x, t);
     const Selected other = second.Run(x, t);
     if (t % 2 == 0) {
@@ -465,15 +445,10 @@ TEST(AdTopKThreshold, AsPublishedFreezesItsThreshold) {
       // At 15 only the first tensor refreshes: the second one reads the tau that the first has
       // raised.
       ASSERT_EQ(other.indices == exact.indices, t < 15) << t;
-      frozen = 1e9f;
-      for (const float v : selected.values) frozen = std::min(frozen, std::abs(v));
+      frozen = SmallestMagnitude(selected.values);
       continue;
     }
-    std::vector<std::uint32_t> above;
-    for (std::uint32_t i = 0; i < kN; ++i) {
-      if (x[i] > frozen) above.push_back(i);
-    }
-    ASSERT_EQ(selected.indices, above) << t;
+    ASSERT_EQ(selected.indices, Where(x, [&](float v) { return v > frozen; }).indices) << t;
     ASSERT_GT(*std::ranges::min_element(selected.values), 0.0f);
   }
 }

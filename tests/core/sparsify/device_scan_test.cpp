@@ -21,23 +21,16 @@ using testing::ToHost;
 
 constexpr Device kEmulated{DeviceKind::kEmulated, 0};
 
-std::uint32_t KeyOf(float x) { return testing::Bits(x) & kAbsMask; }
-
 Selected Reaching(const std::vector<float>& x, std::uint32_t key, std::size_t limit) {
-  Selected selected;
-  for (std::size_t i = 0; i < x.size() && selected.indices.size() < limit; ++i) {
-    if (KeyOf(x[i]) < key) continue;
-    selected.indices.push_back(static_cast<std::uint32_t>(i));
-    selected.values.push_back(x[i]);
-  }
+  Selected selected = testing::Where(x, [key](float v) { return KeyOf(v) >= key; });
+  selected.indices.resize(std::min(limit, selected.indices.size()));
+  selected.values.resize(selected.indices.size());
   return selected;
 }
 
 // Sets the words of a control, as a sparsifier's kernel would.
 struct SetWords {
-  static constexpr const char* kName = "SetWords";
   static constexpr int kThreads = 32;
-  using Shared = gpu::NoShared;
   ScanControl* control;
   std::uint32_t lo;  // kNoKey: unchanged
   std::uint32_t key;
@@ -46,8 +39,7 @@ struct SetWords {
   std::uint32_t first;
   bool recollect = false;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+  SPARFUSE_DEVICE void operator()(auto& block, gpu::NoShared&) const {
     if (recollect) gpu::WantRecollected(block, control, lo);
     if (block.thread() != 0) return;
     if (lo != kNoKey) control->lo = lo;
@@ -60,19 +52,17 @@ struct SetWords {
 
 // Copies a sample, in its order.
 struct CopySample {
-  static constexpr const char* kName = "CopySample";
   static constexpr int kThreads = 64;
   static constexpr unsigned kEach = 3;
   struct Shared {
     std::uint32_t lines[40];
   };
-  gpu::DeviceSource source;
+  DeviceInput source;
   RandomStream stream;
   std::uint32_t lines;
   float* to;
 
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+  SPARFUSE_DEVICE void operator()(auto& block, Shared& shared) const {
     gpu::FindSampledLines(block, stream, source.n, lines, shared.lines);
     for (unsigned s = block.thread(); s < lines * kLine; s += kEach * kThreads) {
       float x[kEach];
@@ -224,16 +214,18 @@ void ExpectReaching(float lo, std::uint32_t least, std::uint32_t most, std::uint
   SendReaching(scan.context(), prepared, scan.slot());
   const Selected expected =
       as_they_are ? Reaching(x, key, first == 0 ? x.size() : first) : LargestByDefinition(x, kK);
-  EXPECT_EQ(scan.Sent().indices, expected.indices) << "lo " << lo << " least " << least;
-  EXPECT_EQ(testing::Bits(scan.Sent().values), testing::Bits(expected.values));
+  EXPECT_TRUE(testing::Same(scan.Sent(), expected)) << "lo " << lo << " least " << least;
   EXPECT_EQ(scan.Report().fallbacks, fallbacks);
   EXPECT_EQ(scan.Report().overflows, overflows);
 }
 
+std::uint32_t CountReachingTwo() {
+  const auto reaching = Reaching(MakeData("gaussian", 30'001, 1), KeyOf(2.0f), 30'001);
+  return static_cast<std::uint32_t>(reaching.indices.size());
+}
+
 TEST(DeviceScan, SendsWhatReachesAKeyOfTheDevice) {
-  const std::size_t reaching =
-      Reaching(MakeData("gaussian", 30'001, 1), KeyOf(2.0f), 30'001).indices.size();
-  const auto count = static_cast<std::uint32_t>(reaching);
+  const std::uint32_t count = CountReachingTwo();
   ExpectReaching(2.0f, 1, count, 0, count, true, 0, 0);
   ExpectReaching(1.5f, 1, count, 0, count, true, 0, 0);
   ExpectReaching(1.5f, count, count, 0, 5000, true, 0, 0);
@@ -241,9 +233,7 @@ TEST(DeviceScan, SendsWhatReachesAKeyOfTheDevice) {
 }
 
 TEST(DeviceScan, SendsTheLargestWhereThatIsTooFewOrTooMany) {
-  const std::size_t reaching =
-      Reaching(MakeData("gaussian", 30'001, 1), KeyOf(2.0f), 30'001).indices.size();
-  const auto count = static_cast<std::uint32_t>(reaching);
+  const std::uint32_t count = CountReachingTwo();
   ExpectReaching(1.5f, count + 1, 5000, 0, 5000, false, 0, 0);
   ExpectReaching(1.5f, 1, count - 1, 0, 5000, false, 0, 0);
   ExpectReaching(1.5f, 1, 5000, 0, count - 1, false, 0, 1);  // more than the slot holds
@@ -294,8 +284,7 @@ struct CountAndSum {
     ++part.count;
     part.sum += key == (testing::Bits(x) & kAbsMask) ? x : 1e30;
   }
-  template <class Block>
-  SPARFUSE_DEVICE void Store(Block& block, const Part& part, unsigned span) const {
+  SPARFUSE_DEVICE void Store(auto& block, const Part& part, unsigned span) const {
     const std::uint64_t count = block.Sum(part.count);
     const double sum = block.Sum(part.sum);
     if (block.thread() == 0) parts[span] = {count, sum};

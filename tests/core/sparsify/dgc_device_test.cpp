@@ -10,15 +10,14 @@ class DgcOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(DgcOnDevice);
 
 void ExpectSteps(Device device, const Options& options, const std::string& data, std::size_t n,
-                 double density, bool feedback, int steps, float last_scale = 1) {
+                 double density, bool feedback, std::uint64_t steps, float last_scale = 1) {
   SCOPED_TRACE(data + " n=" + std::to_string(n) + " density=" + std::to_string(density));
   const auto dgc = MakeSparsifier("dgc", options);
   Selection host(*dgc, n, density, 1, feedback);
   DeviceSelection on_device(*dgc, device, n, density, feedback);
-  for (int step = 0; step < steps; ++step) {
-    auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
-    for (float& g : gradient) g *= step == steps - 1 ? last_scale : 1;
-    ExpectStepAsOnHost(host, on_device, gradient, static_cast<std::uint64_t>(step));
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    const float scale = step == steps - 1 ? last_scale : 1;
+    ExpectStepAsOnHost(host, on_device, Scaled(MakeData(data, n, step), scale), step);
     if (::testing::Test::HasFatalFailure()) return;
   }
 }

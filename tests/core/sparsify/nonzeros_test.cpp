@@ -15,10 +15,7 @@ TEST(Nonzeros, SendsAllThatIsNotZero) {
       for (const int threads : {1, 3}) {
         for (const double density : {1e-6, 0.5}) {
           const auto x = MakeData(data, n, 1);
-          std::vector<std::uint32_t> expected;
-          for (std::uint32_t i = 0; i < n; ++i) {
-            if (x[i] != 0.0f) expected.push_back(i);
-          }
+          const auto expected = Where(x, [](float v) { return v != 0.0f; }).indices;
           Selection selection(*nonzeros, n, density, threads, false);
           if (n == 1) continue;  // the density of one element is 1
           EXPECT_EQ(selection.Run(x, 0).indices, expected)

@@ -156,8 +156,7 @@ TEST(Published, DgcPoolTruncatesByPositionOrDraws) {
   int drawn = 0;
   for (std::uint64_t step = 0; step < 100; ++step) {
     const Selected selected = Select("dgc@pool", x, 0.01, {}, step).selected;
-    float smallest = 1e9f;
-    for (const float value : selected.values) smallest = std::min(smallest, std::abs(value));
+    const float smallest = SmallestMagnitude(selected.values);
     if (smallest < 0.5f) {  // a threshold never falls below 0.5
       ++drawn;
       EXPECT_LE(selected.indices.size(), k);
@@ -431,23 +430,18 @@ TEST(Published, SamplesSpreadAsTheyAreKnownTo) {
                            {"dgc@sidco", 0.93, 0.22, 0.88},
                            {"dgc@pool", 0.9985, 0.003, 0.42}}) {
     Selection selection(MakeSparsifier(band.name), kN, 0.01, 1, false);
-    double sum = 0;
-    double squares = 0;
+    Spread spread;
     double recall = 0;
     for (std::uint64_t step = 0; step < kSeeds; ++step) {
       const auto indices = selection.Run(x, step).indices;
-      const double ratio = static_cast<double>(indices.size()) / static_cast<double>(k);
-      sum += ratio;
-      squares += ratio * ratio;
+      spread.Add(static_cast<double>(indices.size()) / static_cast<double>(k));
       std::vector<std::uint32_t> both;
       std::set_intersection(indices.begin(), indices.end(), largest.begin(), largest.end(),
                             std::back_inserter(both));
       recall += static_cast<double>(both.size()) / static_cast<double>(k);
     }
-    const double mean = sum / kSeeds;
-    const double deviation = std::sqrt(squares / kSeeds - mean * mean);
-    EXPECT_NEAR(mean, band.mean, 0.4 * band.deviation) << band.name;
-    EXPECT_NEAR(deviation / band.deviation, 1, 0.4) << band.name;
+    EXPECT_NEAR(spread.mean(), band.mean, 0.4 * band.deviation) << band.name;
+    EXPECT_NEAR(spread.sigma() / band.deviation, 1, 0.4) << band.name;
     EXPECT_NEAR(recall / kSeeds, band.recall, band.recall < 0.5 ? 0.12 : 0.04) << band.name;
   }
 }

@@ -1,7 +1,6 @@
 // Tests that random-k on a device draws the host's positions, bit for bit.
 #include <gtest/gtest.h>
 
-#include "core/sparsify/scan_device/position_bitmap_device.hpp"
 #include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 #include "tests/support/devices/device_selection.hpp"
 #include "tests/support/errors.hpp"
@@ -22,7 +21,7 @@ TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
           Selection host(*randomk, n, density, 1, feedback);
           DeviceSelection selection(*randomk, device(), n, density, feedback, 0, skew, 0);
           for (std::uint64_t step = 0; step < 2; ++step) {
-            const auto x = MakeData("gaussian", n, static_cast<std::uint32_t>(step));
+            const auto x = MakeData("gaussian", n, step);
             ExpectStepAsOnHost(host, selection, x, step);
             if (HasFatalFailure()) return;
           }

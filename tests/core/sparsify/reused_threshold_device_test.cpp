@@ -45,8 +45,7 @@ void ExpectAsOnHost(Device device, const Sparsifier& sparsifier, const std::stri
   Selection host(sparsifier, n, density, 1, feedback);
   DeviceSelection selection(sparsifier, device, n, density, feedback, capacity);
   for (std::size_t step = 0; step < std::size(kFactors); ++step) {
-    auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
-    for (float& v : gradient) v *= kFactors[step];
+    const auto gradient = Scaled(MakeData(data, n, step), kFactors[step]);
     if (feedback && step == 6) std::fill(host.residual().begin(), host.residual().end(), 0.0f);
     if (feedback) selection.SetResidual(host.residual());
     ExpectStepAsOnHost(host, selection, gradient, step);

@@ -160,7 +160,7 @@ TEST(Sidco, CorrectsTheEstimateOfItsRememberedStages) {
         std::vector<double> boundaries;
         Selection selection(*sidco, kN, kDensity, 1, true);
         for (std::uint64_t step = 0; step < 6; ++step) {
-          const auto gradient = MakeData(data, kN, static_cast<std::uint32_t>(step));
+          const auto gradient = MakeData(data, kN, step);
           const std::vector<float> x = selection.WithResidual(gradient);
           const auto a = Magnitudes(x);
           if (step == 0) {  // nothing is remembered yet: boundaries are the paper's
@@ -201,7 +201,7 @@ TEST(Sidco, StagesAdaptToTheTensor) {
   Selection laplace(*adaptive, kN, 0.01, 1, false);
   Selection single(MakeSparsifier("sidco@paper", {{"adaptive", false}}), kN, 0.01, 1, false);
   const auto ratio = [](Selection& selection, const char* data, std::uint64_t step) {
-    const auto x = MakeData(data, kN, static_cast<std::uint32_t>(step));
+    const auto x = MakeData(data, kN, step);
     return static_cast<double>(selection.Run(x, step).indices.size()) / 1000;
   };
   // The tensors alternate; each one learns its own number of stages.

@@ -22,8 +22,7 @@ constexpr Stream kAtOnce{kDevice, nullptr};
 
 struct Keep {
   Statistics* to;
-  template <class Block>
-  void operator()(Block& block, const Statistics& statistics) const {
+  void operator()(auto& block, const Statistics& statistics) const {
     if (block.thread() == 0) *to = statistics;
   }
 };
@@ -104,8 +103,7 @@ TEST(StatisticsOnDevice, AgreeWithDoublePrecision) {
         // No new path, and slow.
         if (n > 10'000 && (scale != 1 || data != "gaussian")) continue;
         if (scale != 1 && data != "gaussian" && data != "layers") continue;
-        auto x = MakeData(data, n, 5);
-        for (float& v : x) v *= scale;
+        const auto x = testing::Scaled(MakeData(data, n, 5), scale);
         SCOPED_TRACE(data + " n=" + std::to_string(n) + " scale=" + std::to_string(scale));
         const Statistics exact = MeasureByDefinition(x);
         ExpectClose(MeasureOnDevice<true>(x, false, n % 4), exact);

@@ -67,8 +67,7 @@ TEST(Statistics, AgreeWithDoublePrecisionAndWithEachOther) {
     for (const std::size_t n : {1, 15, 16, 17, 255, 257, 4097, 300'007}) {
       for (const float scale : {1.0f, 1e-30f, 1e30f}) {
         if (n > 10'000 && scale != 1) continue;  // no new path, slow
-        auto x = MakeData(data, n, 5);
-        for (float& v : x) v *= scale;
+        const auto x = Scaled(MakeData(data, n, 5), scale);
         SCOPED_TRACE(data + " n=" + std::to_string(n) + " scale=" + std::to_string(scale));
         const Statistics exact = MeasureByDefinition(x, Wanted());
         std::vector<Statistics> all;
@@ -115,8 +114,7 @@ TEST(Statistics, AddThePendingResidualOnce) {
 TEST(Statistics, NameTheTensorThatIsNotFinite) {
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
-    for (const float bad :
-         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    for (const float bad : {kNan, -kInfinity}) {
       auto x = MakeData("gaussian", 10'000, 1);
       x[7001] = bad;
       Bench bench(1);

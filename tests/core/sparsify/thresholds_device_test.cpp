@@ -11,8 +11,7 @@ namespace {
 
 // Elements that differ are within 1e-5 of the smallest magnitude that the host sends.
 void ExpectSameMask(const std::vector<float>& x, const Selected& device, const Selected& host) {
-  float boundary = kInfinity;
-  for (const float v : host.values) boundary = std::min(boundary, std::abs(v));
+  const float boundary = SmallestMagnitude(host.values);
   std::vector<std::uint32_t> differing;
   std::set_symmetric_difference(device.indices.begin(), device.indices.end(), host.indices.begin(),
                                 host.indices.end(), std::back_inserter(differing));
@@ -23,25 +22,11 @@ void ExpectSameMask(const std::vector<float>& x, const Selected& device, const S
   }
 }
 
-// The sent elements are elements of x in index order, and with a residual nothing is lost.
-void ExpectSentIsX(const std::vector<float>& x, const Selected& sent,
-                   const std::vector<float>& residual) {
-  std::vector<float> left = x;
-  for (std::size_t j = 0; j < sent.indices.size(); ++j) {
-    ASSERT_TRUE(j == 0 || sent.indices[j - 1] < sent.indices[j]);
-    ASSERT_EQ(Bits(sent.values[j]), Bits(x[sent.indices[j]]));
-    left[sent.indices[j]] = 0;
-  }
-  if (!residual.empty()) {
-    ASSERT_EQ(Bits(residual), Bits(left));
-  }
-}
-
 struct Shape {
   std::size_t n;
   double density;
   bool feedback;
-  int steps = 3;
+  std::uint64_t steps = 3;
 };
 constexpr Shape kSmall[] = {{33, 0.1, true, 2}, {1025, 0.01, true, 2}};
 constexpr Shape kOthers[] = {{1, 0.5, true, 1},         {2, 0.5, false, 1},
@@ -57,18 +42,16 @@ void ExpectAsOnHost(Device device, const std::string& name, const Options& optio
   ASSERT_TRUE(sparsifier->SelectsOnDevice());
   Selection host(*sparsifier, shape.n, shape.density, 1, shape.feedback);
   DeviceSelection selection(*sparsifier, device, shape.n, shape.density, shape.feedback);
-  for (int step = 0; step < shape.steps; ++step) {
+  for (std::uint64_t step = 0; step < shape.steps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
-    const auto gradient = MakeData(data, shape.n, static_cast<std::uint32_t>(step));
-    std::vector<float> x = gradient;
-    if (shape.feedback) {
-      for (std::size_t i = 0; i < x.size(); ++i) x[i] = gradient[i] + host.residual()[i];
-      selection.SetResidual(host.residual());
-    }
-    const Selected expected = host.Run(gradient, static_cast<std::uint64_t>(step));
-    const Selected selected = selection.Run(gradient, static_cast<std::uint64_t>(step));
+    const auto gradient = MakeData(data, shape.n, step);
+    const std::vector<float> x = host.WithResidual(gradient);
+    if (shape.feedback) selection.SetResidual(host.residual());
+    const Selected expected = host.Run(gradient, step);
+    const Selected selected = selection.Run(gradient, step);
     ExpectSameMask(x, selected, expected);
-    ExpectSentIsX(x, selected, shape.feedback ? selection.Residual() : std::vector<float>());
+    EXPECT_TRUE(std::ranges::is_sorted(selected.indices, std::ranges::less_equal()));
+    ExpectNothingLost(x, selected, shape.feedback ? selection.Residual() : Unsent(x, selected));
     if (::testing::Test::HasFailure()) return;
   }
 }
@@ -168,8 +151,7 @@ TEST_P(ThresholdsOnDevice, AWarmStartThatFailsChangesNothing) {
     std::uint64_t fallbacks = 0;
     std::uint64_t step = 0;
     for (const float factor : {1.0f, 1.0f, 1.0f, 0.5f, 0.5f, 2.0f}) {
-      auto x = MakeData(name[0] == 'g' ? "gaussian" : "laplace", kN, 3);
-      for (float& v : x) v *= factor;
+      const auto x = Scaled(MakeData(name[0] == 'g' ? "gaussian" : "laplace", kN, 3), factor);
       const Selected expected = host.Run(x, step);
       EXPECT_NE(expected.indices.size(), KeptCount(kN, 0.3));
       ExpectSameMask(x, selection.Run(x, step), expected);
@@ -248,7 +230,7 @@ TEST_P(ThresholdsOnDevice, EqualRunsSelectEqually) {
     std::vector<std::vector<std::uint32_t>> runs[2];
     for (auto& run : runs) {
       DeviceSelection selection(MakeSparsifier(name), device(), 20'011, 0.01, true);
-      for (std::uint32_t step = 0; step < 3; ++step) {
+      for (std::uint64_t step = 0; step < 3; ++step) {
         run.push_back(selection.Run(MakeData("laplace", 20'011, step), step).indices);
         run.push_back(Bits(selection.Residual()));
       }

@@ -32,8 +32,7 @@ constexpr Density kDensities[] = {{0.001, 3.2905267314919255},
                                   {0.5, 0.6744897501960817}};
 
 // Calls expect(x, selected) for several steps with error feedback.
-template <class Expect>
-void ForSelections(const std::string& name, const Density& d, Expect expect) {
+void ForSelections(const std::string& name, const Density& d, auto expect) {
   const auto sparsifier = MakeSparsifier(name);
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
@@ -43,7 +42,7 @@ void ForSelections(const std::string& name, const Density& d, Expect expect) {
       for (const char* data : {"gaussian", "laplace", "layers", "ascending", "few-values"}) {
         Selection selection(*sparsifier, n, d.density, 2, true);
         for (std::uint64_t step = 0; step < 4; ++step) {
-          const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
+          const auto gradient = MakeData(data, n, step);
           const std::vector<float> x = selection.WithResidual(gradient);
           SCOPED_TRACE(std::string(data) + " n=" + std::to_string(n) +
                        " density=" + std::to_string(d.density) + " step=" + std::to_string(step));
@@ -195,7 +194,7 @@ TEST(MsTopK, FollowsTheAlgorithm) {
              {"gaussian", "laplace", "layers", "few-values", "spike", "sparse"}) {
           Selection selection(*mstopk, n, density, 1, true);
           for (std::uint64_t step = 0; step < 4; ++step) {
-            const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
+            const auto gradient = MakeData(data, n, step);
             const std::vector<float> x = selection.WithResidual(gradient);
             ASSERT_EQ(
                 selection.Run(gradient, step, kId).indices,
@@ -271,7 +270,7 @@ TEST(RedSync, SendsTheLargestOfTheTrimmedSet) {
         if (n > 10'000 && density != 0.01) continue;  // no new path, slow
         Selection selection(*redsync, n, density, 2, true);
         for (std::uint64_t step = 0; step < 5; ++step) {
-          const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
+          const auto gradient = MakeData(data, n, step);
           const std::vector<float> x = selection.WithResidual(gradient);
           ASSERT_EQ(selection.Run(gradient, step).indices,
                     LargestByDefinition(x, KeptCount(n, density)).indices)
@@ -332,10 +331,7 @@ TEST(Threshold, SendsWhatExceedsTau) {
     for (const char* data : {"gaussian", "few-values", "sparse", "layers"}) {
       for (const std::size_t n : {33, 9000, 300'007}) {
         const auto x = MakeData(data, n, 1);
-        std::vector<std::uint32_t> expected;
-        for (std::uint32_t i = 0; i < n; ++i) {
-          if (std::abs(x[i]) > static_cast<float>(tau)) expected.push_back(i);
-        }
+        const auto expected = Above(x, static_cast<float>(tau));
         if (expected.empty()) continue;
         Selection selection(*threshold, n, 0.01, 2, false);
         EXPECT_EQ(selection.Run(x, 0).indices, expected) << data << " n=" << n << " tau=" << tau;

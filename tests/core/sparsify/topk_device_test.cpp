@@ -13,28 +13,20 @@ SPARFUSE_ON_DEVICES(TopKOnDevice);
 
 // Compares some steps, with their own residual, with the definition.
 void ExpectSteps(Device device, const std::string& data, std::size_t n, double density,
-                 bool feedback, int steps, std::size_t gradient_shift = 0,
+                 bool feedback, std::uint64_t steps, std::size_t gradient_shift = 0,
                  std::size_t residual_shift = 0) {
   SCOPED_TRACE(data + " n=" + std::to_string(n) + " density=" + std::to_string(density) +
                (feedback ? " feedback" : ""));
   const std::size_t k = KeptCount(n, density);
   DeviceSelection selection(MakeSparsifier("topk"), device, n, density, feedback, 0, gradient_shift,
                             residual_shift);
-  std::vector<float> residual(n, 0.0f);
-  for (int step = 0; step < steps; ++step) {
-    const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
-    std::vector<float> x = gradient;
-    if (feedback) {
-      for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + residual[i];
-    }
-    const Selected selected = selection.Run(gradient, static_cast<std::uint64_t>(step));
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    const auto gradient = MakeData(data, n, step);
+    const std::vector<float> x = selection.WithResidual(gradient);
     const Selected expected = LargestByDefinition(x, k);
-    ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
-    ASSERT_EQ(Bits(selected.values), Bits(expected.values)) << "step " << step;
+    ASSERT_TRUE(Same(selection.Run(gradient, step), expected)) << "step " << step;
     if (!feedback) continue;
-    residual = x;
-    for (const std::uint32_t i : expected.indices) residual[i] = 0;
-    ASSERT_EQ(Bits(selection.Residual()), Bits(residual)) << "step " << step;
+    ASSERT_EQ(Bits(selection.Residual()), Bits(Unsent(x, expected))) << "step " << step;
   }
 }
 
@@ -146,36 +138,16 @@ TEST_P(TopKOnDevice, FillsASlotThatHoldsNoMore) {
 }
 
 TEST_P(TopKOnDevice, MayBeRecordedAsAGraph) {
-  const auto topk = MakeSparsifier("topk");
   constexpr std::size_t kN = 20'011;
   constexpr std::size_t kK = kN / 100;
-  const gpu::GpuStream stream(device());
-  const Stream& at = stream.view();
-  DeviceWorkspace workspace(device());
-  const auto state = topk->MakeDeviceState(kN, device());
-  const Buffer<float> gradient(kN, device());
-  const Buffer<std::uint32_t> indices(kK, device());
-  const Buffer<float> values(kK, device());
-  const Buffer<SlotReport> report(1, device());
-  ThreadPool pool(1);
-  Workspace host_workspace;
-  SelectCounters counters;
-  const SelectContext host{&pool, &host_workspace, &counters, {}};
-  const auto select = [&] {
-    DeviceSlot slot{indices.data(), values.data(), kK, report.data()};
-    gpu::FillAsync(at, report.data(), 0, sizeof(SlotReport));
-    topk->SelectOnDevice({at, &workspace, nullptr, &host}, {{gradient.data(), kN, at}, {}}, 0.01,
-                         {7, "conv1.weight", {}, 0}, state.get(), slot);
-  };
-  select();  // allocates
-  gpu::Synchronize(at);
-  const GpuGraph graph(at, select);
-  for (std::uint32_t step = 0; step < 4; ++step) {
+  DeviceSelection recorded(MakeSparsifier("topk"), device(), kN, 0.01, false, kK);
+  recorded.Run(std::vector<float>(kN, 0.0f), 0);  // allocates
+  const GpuGraph graph(recorded.stream(), [&] { recorded.Launch(0); });
+  for (std::uint64_t step = 0; step < 4; ++step) {
     const auto x = MakeData(step < 3 ? "gaussian" : "equal", kN, step);
-    gpu::CopyAsync(at, gradient.data(), x.data(), kN * sizeof(float));
-    graph.Launch(at);
-    gpu::Synchronize(at);
-    EXPECT_EQ(ToHost(at, indices.data(), kK), LargestByDefinition(x, kK).indices);
+    recorded.Give(x);
+    graph.Launch(recorded.stream());
+    EXPECT_EQ(recorded.Take(0).indices, LargestByDefinition(x, kK).indices);
   }
 }
 

@@ -1,7 +1,6 @@
 // Prints a digest of the results of the selection kernels on made-up data, one line an instruction
 // set of the machine: "avx2 0123456789abcdef". The lines of any two machines must be equal except
 // for the names. Needs no test library, so that it builds quickly for another processor.
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>

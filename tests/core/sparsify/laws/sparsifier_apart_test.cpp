@@ -13,12 +13,6 @@ namespace {
 // Above this number of elements, the next residual is written past the caches.
 constexpr std::size_t kStreamed = (std::size_t{1} << 22) + 777;
 
-std::vector<float> Fresh(const std::string& data, std::size_t n, std::uint32_t seed, float scale) {
-  std::vector<float> x = MakeData(data, n, seed);
-  for (float& each : x) each *= scale;
-  return x;
-}
-
 // Each kind of data lasts two steps. The scale jumps, so that guesses are good in some steps and
 // bad in others. The outlier never exceeds its own size, since unsent values add up.
 struct Step {
@@ -40,26 +34,6 @@ std::vector<Step> Steps(std::size_t count) {
   return steps;
 }
 
-// Expects bit for bit that sent and kept values are the sum, and that sent elements leave no
-// residual.
-void ExpectNothingLost(const std::vector<float>& x, const Selected& selected,
-                       const std::vector<float>& residual) {
-  std::vector<float> expected = x;
-  for (std::size_t j = 0; j < selected.indices.size(); ++j) {
-    const std::uint32_t i = selected.indices[j];
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(selected.values[j]), std::bit_cast<std::uint32_t>(x[i]))
-        << "element " << i;
-    expected[i] = 0.0f;
-  }
-  ASSERT_EQ(Bits(residual), Bits(expected));
-}
-
-std::vector<float> Sum(const std::vector<float>& a, const std::vector<float>& b) {
-  std::vector<float> sum(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) sum[i] = a[i] + b[i];
-  return sum;
-}
-
 void ExpectEqualWays(const Sparsifier& sparsifier, std::size_t n, double density,
                      std::size_t steps) {
   Selection in_place(sparsifier, n, density, 1, true);
@@ -73,16 +47,14 @@ void ExpectEqualWays(const Sparsifier& sparsifier, std::size_t n, double density
   }
   std::uint64_t s = 0;
   for (const Step& step : Steps(steps)) {
-    const auto gradient = Fresh(step.data, n, static_cast<std::uint32_t>(s % 5), step.scale);
+    const auto gradient = Scaled(MakeData(step.data, n, s % 5), step.scale);
     SCOPED_TRACE("step " + std::to_string(s) + ": " + step.data);
-    const std::vector<float> x = Sum(gradient, in_place.residual());
+    const std::vector<float> x = in_place.WithResidual(gradient);
     const Selected selected = in_place.Run(gradient, s);
     ASSERT_NO_FATAL_FAILURE(ExpectNothingLost(x, selected, in_place.residual()));
     ASSERT_TRUE(in_place.GuardsIntact());
     const auto expect_same = [&](Selection& other) {
-      const Selected same = other.Run(gradient, s);
-      ASSERT_EQ(same.indices, selected.indices);
-      ASSERT_EQ(Bits(same.values), Bits(selected.values));
+      ASSERT_TRUE(Same(other.Run(gradient, s), selected));
       ASSERT_EQ(Bits(other.residual()), Bits(in_place.residual()));
       ASSERT_TRUE(other.GuardsIntact());
     };
@@ -101,19 +73,19 @@ void ExpectRefused(const Sparsifier& sparsifier, std::size_t n, double density) 
       Selection selection(sparsifier, n, density, 2, true);
       if (is_apart) selection.SelectApart();
       for (std::uint64_t step = 0; step < 3; ++step) {
-        selection.Run(MakeData("gaussian", n, static_cast<std::uint32_t>(step)), step);
+        selection.Run(MakeData("gaussian", n, step), step);
       }
       const std::vector<float> before = selection.residual();
       auto gradient = MakeData("gaussian", n, 3);
       gradient[at] = kNan;
-      gradient[n - 1] = -std::numeric_limits<float>::infinity();
+      gradient[n - 1] = -kInfinity;
       ExpectError(FailureKind::kNumeric,
                   {"conv1.weight", "element " + std::to_string(at) + " of " + std::to_string(n)},
                   [&] { selection.Run(gradient, 3); });
       if (!is_apart) continue;
       ASSERT_EQ(Bits(selection.residual()), Bits(before));
       gradient = MakeData("gaussian", n, 3);
-      const std::vector<float> x = Sum(gradient, before);
+      const std::vector<float> x = selection.WithResidual(gradient);
       const Selected selected = selection.Run(gradient, 3);
       ASSERT_NO_FATAL_FAILURE(ExpectNothingLost(x, selected, selection.residual()));
     }
@@ -142,10 +114,7 @@ TEST_P(ChangingData, IsRefusedWhereItIsNotFinite) {
 INSTANTIATE_TEST_SUITE_P(All, ChangingData,
                          ::testing::Combine(::testing::ValuesIn(SparsifierNames()),
                                             ::testing::ValuesIn(SupportedIsas())),
-                         [](const auto& instance) {
-                           return CaseName(std::get<0>(instance.param)) + "_" +
-                                  IsaSuffix(std::get<1>(instance.param));
-                         });
+                         NameOfTuple);
 
 // Each instruction set has its own stores past the caches.
 class PastTheCaches : public ::testing::TestWithParam<std::tuple<const char*, Isa>> {};
@@ -161,7 +130,7 @@ TEST_P(PastTheCaches, NothingIsLost) {
     for (const char* data : {"gaussian", "one-ulp-apart", "both-zeros", "sparse"}) {
       if (n != kStreamed && step == 2) break;
       const auto gradient = MakeData(data, n, 1);
-      const std::vector<float> x = Sum(gradient, apart.residual());
+      const std::vector<float> x = apart.WithResidual(gradient);
       const Selected selected = apart.Run(gradient, step++);
       SCOPED_TRACE(data);
       ASSERT_NO_FATAL_FAILURE(ExpectNothingLost(x, selected, apart.residual()));
@@ -183,10 +152,7 @@ INSTANTIATE_TEST_SUITE_P(All, PastTheCaches,
                          ::testing::Combine(::testing::Values("topk", "dgc", "redsync",
                                                               "gaussiank"),
                                             ::testing::ValuesIn(SupportedIsas())),
-                         [](const auto& instance) {
-                           return CaseName(std::get<0>(instance.param)) + "_" +
-                                  IsaSuffix(std::get<1>(instance.param));
-                         });
+                         NameOfTuple);
 
 }  // namespace
 }  // namespace sparfuse::testing

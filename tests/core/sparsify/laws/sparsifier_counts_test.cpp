@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/statistics.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
@@ -138,7 +138,7 @@ TEST(AchievedCount, IsExactForSmallK) {
     for (const std::size_t n : {2, 10, 333, 4900, 49'000}) {
       Selection selection(*sparsifier, n, 0.001, 1, false);
       for (std::uint64_t step = 0; step < 4; ++step) {
-        const auto x = MakeData("laplace", n, static_cast<std::uint32_t>(step));
+        const auto x = MakeData("laplace", n, step);
         EXPECT_EQ(selection.Run(x, step).indices.size(), KeptCount(n, 0.001)) << name << n;
       }
     }
@@ -191,12 +191,7 @@ TEST(Crowds, AreTiesByIndexAndNotCandidates) {
           const auto selected = selection.Run(x, 0);
           EXPECT_EQ(selected.indices, expected);
           EXPECT_LE(selection.counters().candidates, k);
-          std::vector<float> sum = selection.residual();
-          for (std::size_t j = 0; j < selected.indices.size(); ++j) {
-            EXPECT_EQ(sum[selected.indices[j]], 0.0f);
-            sum[selected.indices[j]] = selected.values[j];
-          }
-          EXPECT_EQ(sum, x);
+          ExpectNothingLost(x, selected, selection.residual());
         }
       }
       Selection warm(*sparsifier, kN, kDensity, 1, false);
@@ -252,9 +247,7 @@ TEST(SelectionModels, OfCorrectedEstimatesHold) {
   for (const char* name : {"gaussiank", "sidco"}) {
     const auto sparsifier = MakeSparsifier(name);
     const auto k = static_cast<double>(KeptCount(kElements, 0.01));
-    double sum = 0;
-    double squares = 0;
-    int runs = 0;
+    Spread spread;
     for (const std::string& data : kData) {
       const auto& gradients = Gradients(data);
       for (const bool feedback : {false, true}) {
@@ -262,14 +255,12 @@ TEST(SelectionModels, OfCorrectedEstimatesHold) {
         for (std::size_t step = 0; step < gradients.size(); ++step) {
           const auto count =
               static_cast<double>(selection.Run(gradients[step], step).indices.size());
-          sum += std::log(count / k);
-          squares += std::log(count / k) * std::log(count / k);
-          ++runs;
+          spread.Add(std::log(count / k));
         }
       }
     }
-    const double mean = sum / runs;
-    const double sigma = std::sqrt(squares / runs - mean * mean);
+    const double mean = spread.mean();
+    const double sigma = spread.sigma();
     const SelectionModel model = FindSparsifier(name).selection_model;
     const double tolerance = 0.002 + 0.2 * sigma;  // generators differ between libraries
     EXPECT_NEAR(model.mean, mean, tolerance) << name << " sigma " << sigma;
@@ -282,16 +273,10 @@ TEST(SelectionModels, OfCorrectedEstimatesHold) {
 TEST(SparsifierCounts, AnOverflowBecomesAnExactTopK) {
   for (const char* name : {"nonzeros", "threshold"}) {
     const auto x = MakeData("gaussian", 5000, 1);
-    std::vector<std::uint32_t> indices(100);
-    std::vector<float> values(100);
-    Slot slot{{indices.data(), 100, {}}, {values.data(), 100, {}}, 100, 0};
-    ThreadPool pool(1);
-    Workspace workspace;
     SelectCounters counters;
-    MakeSparsifier(name)->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}},
-                                 0.01, {0, "embedding.weight", {}, 0}, nullptr, slot);
-    indices.resize(slot.count);
-    EXPECT_EQ(indices, LargestByDefinition(x, 50).indices) << name;
+    const Selected selected =
+        SelectInto(*MakeSparsifier(name), x, 0.01, {0, "embedding.weight", {}, 0}, 100, counters);
+    EXPECT_EQ(selected.indices, LargestByDefinition(x, 50).indices) << name;
     EXPECT_EQ(counters.overflows, 1u) << name;
   }
 }

@@ -1,5 +1,6 @@
 #include "core/device/compile_kernel.hpp"
 #include "core/sparsify/adtopk/fibre_device_kernels.hpp"
+#include "core/sparsify/adtopk/kept_threshold_kernels.hpp"
 
 namespace {
 template <int kThreads>
@@ -19,3 +20,7 @@ SPARFUSE_KERNEL(Rows<512>)
 SPARFUSE_KERNEL(TransposedRows<256>)
 SPARFUSE_KERNEL(TransposedRows<512>)
 SPARFUSE_KERNEL(sparfuse::gpu::Transpose)
+SPARFUSE_KERNEL(sparfuse::gpu::BeginPhase)
+SPARFUSE_KERNEL(sparfuse::gpu::ChooseReaching)
+SPARFUSE_KERNEL(sparfuse::gpu::FindSmallest)
+SPARFUSE_KERNEL(sparfuse::gpu::LearnThreshold)

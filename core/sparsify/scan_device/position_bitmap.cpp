@@ -1,5 +1,3 @@
-#include "core/sparsify/scan_device/position_bitmap_device.hpp"
-
 #include "core/device/launch.hpp"
 #include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 
