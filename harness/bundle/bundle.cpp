@@ -4,13 +4,20 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
+#include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/record.hpp"
+#include "harness/report/machines.hpp"
+#include "harness/report/results.hpp"
+#include "harness/store/evidence/recomputed.hpp"
 #include "harness/store/evidence/series_file.hpp"
+#include "harness/store/origin.hpp"
+#include "harness/store/patience.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -58,10 +65,9 @@ std::string WhatReads(const json& manifest, const std::filesystem::path& path) {
   const std::string commit = by.is_object() && by.value("commit", json()).is_string()
                                  ? by["commit"].get<std::string>()
                                  : "";
-  const bool is_commit =
-      commit.size() == 40 && std::all_of(commit.begin(), commit.end(), [](char c) {
-        return std::isxdigit(static_cast<unsigned char>(c)) != 0;
-      });
+  const bool is_commit = commit.size() == 40 && std::ranges::all_of(commit, [](char c) {
+                           return std::isxdigit(static_cast<unsigned char>(c)) != 0;
+                         });
   return fmt::format("`git pull && ./scripts/setup && ./sparfuse verify {}`{}", path.string(),
                      is_commit ? ", or the same at commit " + commit + ", which wrote it" : "");
 }
@@ -98,7 +104,7 @@ bool IsPlaceInBundle(const std::string& id, std::string_view others) {
 
 // Whether an experiment, a part and a trial may form this id.
 bool IsTrialId(const std::string& id) {
-  return IsPlaceInBundle(id, "-_.@+") && std::count(id.begin(), id.end(), '/') >= 2;
+  return IsPlaceInBundle(id, "-_.@+") && std::ranges::count(id, '/') >= 2;
 }
 
 bool IsAnnotationId(const std::string& id) {
@@ -227,6 +233,189 @@ harness::Annotation Bundle::Annotation(const std::string& id) const {
 
 json Bundle::Table() const {
   return ParseJson(Checked(kTableMember, content_.table), path().string() + ": " + kTableMember);
+}
+
+namespace {
+
+constexpr double kMostRelative = 1e-9;
+
+struct TableRow {
+  const TrialRow* any = nullptr;
+  CellResult cell;
+};
+
+// JSON has no infinity, which is an end of one block's interval.
+json Finite(double value) { return std::isfinite(value) ? json(value) : json(); }
+
+json MetricsOf(const CellResult& cell) {
+  std::map<std::string, std::string> units;
+  for (const auto& [block, trial] : cell.trials) {
+    for (const auto& [name, value] : trial->metrics)
+      units[std::string(name)] = trial->units.at(name);
+  }
+  json metrics = json::object();
+  for (const auto& [name, unit] : units) {
+    auto interval = cell.Over(name);
+    if (!interval) interval = cell.Average(name);
+    if (!interval) continue;  // only disturbed trials have it
+    metrics[name] = {{"value", Finite(interval->value)},
+                     {"low", Finite(interval->low)},
+                     {"high", Finite(interval->high)},
+                     {"n", cell.Values(name).size()},
+                     {"unit", unit}};
+  }
+  return metrics;
+}
+
+json RowJson(const TableRow& row) {
+  const TrialRow& any = *row.any;
+  json trials = json::array();
+  for (const auto& [block, trial] : row.cell.trials) trials.push_back(trial->trial_id);
+  json set_aside = json::object();
+  for (const TrialRow* trial : row.cell.set_aside) set_aside[trial->trial_id] = FailureOf(*trial);
+  return {{"experiment", any.experiment},
+          {"part", any.part},
+          {"system", ShownMachine(any.system_hash)},
+          {"hardware", HardwareLine(any.system)},
+          {"config", any.config_hash.substr(0, 12)},
+          {"revisions", ShortHash(CanonicalJson(any.revisions))},
+          {"kind", any.kind},
+          {"mode", any.mode},
+          {"method", any.method},
+          {"workload", any.workload},
+          {"workers", any.workers},
+          {"trials", trials},
+          {"set_aside", set_aside},
+          {"metrics", MetricsOf(row.cell)}};
+}
+
+std::string DifferenceAt(const std::string& where, const json& stored, const json& computed) {
+  const std::string said = fmt::format("{}: the bundle has {}, its trials give {}", where,
+                                       stored.dump(), computed.dump());
+  if (stored.is_number() && computed.is_number()) {
+    const double a = stored, b = computed;
+    return std::abs(a - b) <= kMostRelative * std::max(std::abs(a), std::abs(b)) ? "" : said;
+  }
+  if (stored.type() != computed.type()) return said;
+  if (stored.is_object() || stored.is_array()) {
+    if (stored.size() != computed.size())
+      return fmt::format("{}: the bundle has {} entries, its trials give {}", where, stored.size(),
+                         computed.size());
+    if (stored.is_array()) {
+      for (std::size_t i = 0; i < stored.size(); ++i) {
+        const std::string found =
+            DifferenceAt(fmt::format("{}/{}", where, i), stored[i], computed[i]);
+        if (!found.empty()) return found;
+      }
+      return "";
+    }
+    for (const auto& [key, value] : stored.items()) {
+      if (!computed.contains(key)) return fmt::format("{}: its trials give no {}", where, key);
+      const std::string found = DifferenceAt(where + "/" + key, value, computed[key]);
+      if (!found.empty()) return found;
+    }
+    return "";
+  }
+  return stored == computed ? "" : said;
+}
+
+}  // namespace
+
+json TableOfTrials(std::vector<TrialRow> rows, int bundle_version) {
+  SortByAge(rows);
+  if (bundle_version > 1) TellStoresApart(rows, "");
+  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string>, TableRow>
+      table;
+  for (const TrialRow& row : rows) {
+    TableRow& entry = table[{row.experiment, row.part, row.config_hash, row.system_hash,
+                             std::string(row.revisions.Text())}];
+    entry.any = &row;
+    AddTrial(entry.cell, row);
+  }
+  json made = json::array();
+  for (const auto& [key, row] : table) made.push_back(RowJson(row));
+  return made;
+}
+
+std::string FirstDifference(const json& stored, const json& computed) {
+  return DifferenceAt("table.json", stored, computed);
+}
+
+Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNames names)
+    : store_(store), scrubber_(std::move(names)) {
+  std::vector<TrialRow> leaving;
+  Patience patience;
+  for (const TrialRow& row : rows) {
+    patience.Note(leaving.size(), "trials looked through", rows.size());
+    try {
+      const BundledTrial trial = BundleTrial(store, row.trial_id, scrubber_, summary_.stays);
+      if (trial.id() != row.trial_id)
+        SPARFUSE_THROW(kData, fmt::format("{}: its id is not the path of a trial", row.trial_id));
+      const Recomputed numbers = RecomputeMetrics(trial.trial, trial.files);
+      if (!numbers.differs.empty())
+        SPARFUSE_THROW(kData, fmt::format("{}: {}: its receivers would refuse it", row.trial_id,
+                                          numbers.differs));
+      summary_.content.trials[trial.id()] = trial.Hashes();
+      leaving.push_back(RowOf(trial.trial));
+    } catch (const Error& error) {
+      summary_.left_out.push_back(error.what());
+    }
+  }
+  std::map<std::string, std::vector<std::string>> reasons;  // by trial
+  for (const Annotation& annotation : store.ReadAnnotations(summary_.left_out)) {
+    if (!summary_.content.trials.contains(annotation.trial_id)) continue;
+    const Annotation leaves = BundleAnnotation(annotation, annotation.trial_id, scrubber_);
+    if (leaves.annotation_id != annotation.annotation_id) {
+      summary_.left_out.push_back(
+          fmt::format("annotations/{}.json: its id is not one word", annotation.annotation_id));
+      continue;
+    }
+    const std::string& id = leaves.annotation_id;
+    annotations_[id] = WrittenJson(ToJson(leaves));
+    summary_.content.annotations[id] = Sha256Hex(annotations_[id]);
+    reasons[leaves.trial_id].push_back(leaves.reason);
+  }
+  for (TrialRow& row : leaving) {
+    if (const auto found = reasons.find(row.trial_id); found != reasons.end())
+      row.annotations = found->second;
+  }
+  table_ = WrittenJson(TableOfTrials(std::move(leaving), kBundleVersion));
+  summary_.content.table = Sha256Hex(table_);
+}
+
+void Export::Write(const SourceState& written_by, const std::filesystem::path& out) const {
+  // By member name, in the order of archives, with id and file.
+  std::map<std::string, std::pair<std::string, std::string>> members = {{kTableMember, {}}};
+  for (const auto& [id, files] : summary_.content.trials) {
+    for (const auto& [file, hash] : files) members[MemberOfTrial(id, file)] = {id, file};
+  }
+  for (const auto& [id, text] : annotations_) members[MemberOfAnnotation(id)] = {id, ""};
+  ArchiveWriter archive(out);
+  archive.Add(kManifest, ManifestText(summary_.content, written_by));
+  BundledTrial trial;  // trial of the last member
+  std::set<std::string> stays;
+  Patience patience;
+  std::size_t written = 0;
+  for (const auto& [member, of] : members) {
+    const auto& [id, file] = of;
+    if (member == kTableMember) {
+      archive.Add(member, table_);
+    } else if (file.empty()) {
+      archive.Add(member, annotations_.at(id));
+    } else {
+      if (trial.id() != id) {
+        patience.Note(written++, "trials written", summary_.content.trials.size());
+        trial = BundleTrial(store_, id, scrubber_, stays);
+        if (trial.Hashes() != summary_.content.trials.at(id)) {
+          SPARFUSE_THROW(kData, fmt::format("{} has changed while it was exported: run the command "
+                                            "again",
+                                            store_.Directory(id).string()));
+        }
+      }
+      archive.Add(member, trial.files.at(file));
+    }
+  }
+  archive.Commit();
 }
 
 }  // namespace sparfuse::harness

@@ -1,14 +1,16 @@
-// Reads bundles: archives of trials, annotations and the table that these make.
+// Reads and writes bundles: archives of trials, annotations and the table that these make.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "harness/bundle/archive.hpp"
 #include "harness/bundle/bundled_trial.hpp"
+#include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
 
@@ -61,5 +63,46 @@ class Bundle {
 // "trials/ID/FILE", "annotations/ID.json"
 std::string MemberOfTrial(const std::string& id, const std::string& file);
 std::string MemberOfAnnotation(const std::string& id);
+
+// The table of a bundle, from its trials alone: no experiment file, no catalog, no machine.
+// [{"experiment", "part", "system", "hardware", "config", "revisions", "kind", "mode", "method",
+// "workload", "workers", "trials": [ids], "set_aside": {id: why}, "metrics": {name: {"value",
+// "low", "high", "n", "unit"}}}]: a row for every configuration, system and set of revisions of a
+// part. A value is the one that `sparfuse table` shows for these trials: the geometric mean over
+// blocks with its 95 % interval, or the arithmetic mean if a value is not above 0. "system"
+// distinguishes clusters of like nodes ("HASH@ORIGIN", harness/store/origin.hpp). Blocks of two
+// stores are two blocks; in bundles of version 1 they were one. It is JSON, because it is written,
+// compared and printed in this form.
+nlohmann::json TableOfTrials(std::vector<TrialRow> rows, int bundle_version);
+
+// "" if two tables say the same, else the first difference: where, and both values. Numbers may
+// differ by 1e-9, relative: another machine's logarithm rounds otherwise.
+std::string FirstDifference(const nlohmann::json& stored, const nlohmann::json& computed);
+
+struct ExportSummary {
+  BundleContent content;
+  std::set<std::string> stays;        // files, and keys of private.json, that do not leave
+  std::vector<std::string> left_out;  // trials that do not leave, and why; sentences
+};
+
+// The content of a bundle of the store's trials: the first half of an export.
+class Export {
+ public:
+  // `rows` are the trials to export, of Store::Rows. Says on standard error how far it is.
+  Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNames names);
+
+  const ExportSummary& summary() const noexcept { return summary_; }
+  // Writes the bundle; equal trials, annotations and `written_by` give equal bytes. Nothing is at
+  // `out` before it is complete. Throws Error{kData} if a trial changes meanwhile, or if the
+  // file cannot be written.
+  void Write(const SourceState& written_by, const std::filesystem::path& out) const;
+
+ private:
+  const Store& store_;
+  TextScrubber scrubber_;
+  ExportSummary summary_;
+  std::map<std::string, std::string> annotations_;  // their text, by id
+  std::string table_;
+};
 
 }  // namespace sparfuse::harness

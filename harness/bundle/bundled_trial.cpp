@@ -7,7 +7,6 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/records/private_facts.hpp"
-#include "harness/records/trial_checks.hpp"
 #include "harness/store/evidence/series_file.hpp"
 
 namespace sparfuse::harness {

@@ -1,11 +1,9 @@
 // Makes of a trial's directory the files that leave this machine.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "harness/records/trial.hpp"
 #include "harness/store/scrubber.hpp"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -14,9 +13,8 @@
 #include "core/base/error.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/store/evidence/copied_steps.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/store/evidence/recomputed.hpp"
-#include "harness/store/evidence/stated.hpp"
 #include "harness/store/origin.hpp"
 #include "harness/store/patience.hpp"
 #include "harness/store/trial_files.hpp"
@@ -29,16 +27,12 @@ using nlohmann::json;
 
 using Files = std::map<std::string, std::string>;  // content by name
 
-bool IsOfWord(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
-}
-
 // Removes and returns the next word of `text`, or the text before it.
 std::string_view Take(std::string_view& text) {
   if (text.empty()) return {};
-  const bool word = IsOfWord(text.front());
+  const bool word = IsOfName(text.front());
   std::size_t end = 0;
-  while (end < text.size() && IsOfWord(text[end]) == word) ++end;
+  while (end < text.size() && IsOfName(text[end]) == word) ++end;
   const std::string_view taken = text.substr(0, end);
   text.remove_prefix(end);
   return taken;
@@ -267,10 +261,9 @@ class Merger {
     }
     const std::string differs = WhatDiffers(here, files);
     if (!differs.empty()) {
-      throw Refused{
-          fmt::format("{}: the store has this id with other bytes ({} differs): both are "
-                      "left as they are",
-                      id, differs)};
+      throw Refused{fmt::format(
+          "{}: the store has this id with other bytes ({} differs): both are left as they are", id,
+          differs)};
     }
     return true;
   }
@@ -302,10 +295,9 @@ class Merger {
       }
       if (here.trial_id != annotation.trial_id ||
           !AreOneAnnotation(BundleAnnotation(here, here.trial_id, scrubber_), annotation)) {
-        throw Refused{
-            fmt::format("annotations/{}: the store has this id with other bytes: both are "
-                        "left as they are",
-                        id)};
+        throw Refused{fmt::format(
+            "annotations/{}: the store has this id with other bytes: both are left as they are",
+            id)};
       }
       return;
     }

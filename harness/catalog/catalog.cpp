@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -13,12 +13,12 @@
 #include "baselines/composition.hpp"
 #include "baselines/plugin_library.hpp"
 #include "core/fusion/plan.hpp"
-#include "harness/catalog/installed_parts.hpp"
 #include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/machine/system.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
@@ -146,6 +146,51 @@ Method CheckedMethod(const Catalog& catalog, const std::filesystem::path& path,
   return method;
 }
 
+// A part that an installed Python package names: an entry point of the group `sparfuse.parts`.
+struct InstalledPart {
+  std::string name;
+  std::string part;     // "python:FILE.py:Class", or "" if the entry point names no class
+  std::string value;    // of the entry point
+  std::string package;  // "mypackage 1.0"
+};
+
+constexpr const char* kAsk = R"(
+import importlib.metadata, importlib.util, json
+found = set()
+for distribution in importlib.metadata.distributions():
+    for entry in distribution.entry_points:
+        if entry.group != "sparfuse.parts":
+            continue
+        module, _, name = entry.value.partition(":")
+        try:
+            spec = importlib.util.find_spec(module)
+        except ImportError:
+            spec = None
+        known = spec is not None and spec.origin is not None and name.isidentifier()
+        part = f"python:{spec.origin}:{name}" if known else ""
+        package = f"{distribution.metadata['Name']} {distribution.version}"
+        found.add((entry.name, part, entry.value, package))
+print(json.dumps(sorted(found)))
+)";
+
+std::vector<InstalledPart> Ask(const std::filesystem::path& python) {
+  bool ok = false;
+  const std::string said =
+      CommandOutput(ShellQuoted(python.string()) + " -c " + ShellQuoted(kAsk) + " 2>/dev/null", ok);
+  const json entries = json::parse(ok ? said : "[]", nullptr, false);
+  std::vector<InstalledPart> parts;
+  if (!entries.is_array()) return parts;
+  for (const json& entry : entries) parts.push_back({entry[0], entry[1], entry[2], entry[3]});
+  return parts;
+}
+
+// Asks `python` the first time, which takes a fifth of a second. Empty if Python does not start.
+const std::vector<InstalledPart>& InstalledParts(const std::filesystem::path& python) {
+  static std::map<std::filesystem::path, std::vector<InstalledPart>> known;
+  const auto found = known.find(python);
+  return found != known.end() ? found->second : known[python] = Ask(python);
+}
+
 }  // namespace
 
 Catalog BuiltInCatalog() {
@@ -162,27 +207,26 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy = method.strategy;
   choice.planner = given.contains("plan") ? std::string(kGivenPlanner) : method.planner;
   choice.collective = method.collective;
+  const auto take_name = [&](const char* key, std::string& name) {
+    const auto own = given.find(key);
+    if (own != given.end() && own->is_string()) name = own->get<std::string>();
+  };
   const auto& strategy =
       NeedPart(catalog, catalog.strategies, "strategy", choice.strategy, &FindStrategy);
   const bool own_planner = !given.contains("plan") && !given.contains("planner");
-  if (const auto own = given.find("planner"); own != given.end() && own->is_string()) {
-    choice.planner = own->get<std::string>();
-  }
+  take_name("planner", choice.planner);
   const auto& planner =
       NeedPart(catalog, catalog.planners, "planner", choice.planner, &FindPlanner);
-  if (const auto own = given.find("collective"); own != given.end() && own->is_string()) {
-    choice.collective = own->get<std::string>();
-  }
+  take_name("collective", choice.collective);
   const bool own_collective = choice.collective == method.collective;
   const auto& collective =
       NeedPart(catalog, catalog.collectives, "collective", choice.collective, &FindCollective);
   const MethodOptions takes{strategy.options, planner.options, collective.options,
                             SendingOptions()};
   using enum MethodOptions::Owner;
-  std::map<MethodOptions::Owner, json> alone;
-  for (const auto owner : {kStrategy, kPlanner, kCollective, kSending}) {
-    alone[owner] = json::object();
-  }
+  const json none = json::object();
+  std::map<MethodOptions::Owner, json> alone = {
+      {kStrategy, none}, {kPlanner, none}, {kCollective, none}, {kSending, none}};
   for (const auto& [key, value] : given.items()) {
     if (IsGroup(key) && value.is_object()) continue;
     if ((key == "collective" || key == "planner") && value.is_string()) continue;
@@ -193,9 +237,7 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
     const auto owner = takes.OwnerOf(key, method.name);
     if (!owner) {
       std::vector<std::string> known = takes.Names();
-      known.emplace_back("collective");
-      known.emplace_back("planner");
-      known.emplace_back("plan");
+      known.insert(known.end(), {"collective", "planner", "plan"});
       SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
                                           key, value.dump(), Suggestion(key, known)));
     }

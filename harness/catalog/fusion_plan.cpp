@@ -1,10 +1,6 @@
 #include "harness/catalog/fusion_plan.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "baselines/composition.hpp"
 #include "core/base/error.hpp"
 #include "harness/records/given_record.hpp"

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,41 +36,21 @@ constexpr Range kMicroseconds{0, 1e12};
 constexpr Range kUnits{1, 1e9};
 constexpr std::size_t kLongestName = 100;  // it names folders of trials
 
-// Refuses duplicate names. The JSON parser would silently keep the last of two members.
-class KeysOnce final : public nlohmann::json_sax<json> {
- public:
-  explicit KeysOnce(const std::string& file) : file_(file) {}
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool start_object(std::size_t) override {
-    open_.emplace_back();
+// Refuses duplicate names. The parser itself would silently keep the last of two members.
+void RequireKeysOnce(const std::string& file, std::string_view text) {
+  using Event = json::parse_event_t;
+  std::vector<std::set<std::string>> open;  // the keys of each object around the place
+  const auto see = [&](int, Event event, const json& parsed) {
+    if (event == Event::object_start) open.emplace_back();
+    if (event == Event::object_end) open.pop_back();
+    if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second) {
+      SPARFUSE_THROW(kConfig, fmt::format("{}: the key {} is twice in one table: expected it once",
+                                          file, parsed.dump()));
+    }
     return true;
-  }
-  bool end_object() override {
-    open_.pop_back();
-    return true;
-  }
-  bool key(string_t& name) override {
-    if (open_.back().insert(name).second) return true;
-    SPARFUSE_THROW(kConfig, fmt::format("{}: the key {} is twice in one table: expected it once",
-                                        file_, json(name).dump()));
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  const std::string& file_;
-  std::vector<std::set<std::string>> open_;
-};
+  };
+  [[maybe_unused]] const json again = json::parse(text, see);
+}
 
 // One object of the file, and its name in errors.
 class Members {
@@ -161,10 +140,9 @@ class TableParser {
                                std::string_view("-_.").find(c) != std::string_view::npos;
                       });
     if (!good) {
-      top_.Fail(
-          fmt::format("its name, \"{}\": expected up to {} letters, digits, '-', '_' and "
-                      "'.': it names folders",
-                      stem_, kLongestName));
+      top_.Fail(fmt::format(
+          "its name, \"{}\": expected up to {} letters, digits, '-', '_' and '.': it names folders",
+          stem_, kLongestName));
     }
     if (top_.Text("name") != stem_)
       top_.FailValue("name", fmt::format("the file's name, \"{}\"", stem_));
@@ -241,8 +219,7 @@ class TableParser {
 
   static LayerTensor Tensor(const Members& tensor) {
     static const std::string kExpected = fmt::format(
-        "a list of 1 to {} integers from 1, whose product is at most {} (a scalar is "
-        "[1])",
+        "a list of 1 to {} integers from 1, whose product is at most {} (a scalar is [1])",
         kMostDimensions, static_cast<std::uint64_t>(kElements.most));
     const json& shape = tensor.Need("shape", kExpected);
     if (!shape.is_array() || shape.empty() || shape.size() > kMostDimensions)
@@ -303,9 +280,7 @@ class TableParser {
 workloads::WorkloadDescriptor ParseModelTable(const std::filesystem::path& path,
                                               std::string_view text) {
   const json root = ParseJson(text, path.string());
-  const std::string file = path.string();
-  KeysOnce once(file);
-  json::sax_parse(text, &once);
+  RequireKeysOnce(path.string(), text);
   return TableParser(path, root).Parse();
 }
 
@@ -370,11 +345,12 @@ bool MeansTable(std::string_view given, std::string_view resolved) {
 const workloads::WorkloadDescriptor& NeedTrainable(const Catalog& catalog,
                                                    const std::string& workload) {
   if (workloads::IsTable(workload)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("workload \"{}\": a table lists a model's tensors and cannot train "
-                               "it, only experiments in mode modelled take it; expected one of "
-                               "`sparfuse list workloads`",
-                               workload));
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format(
+            "workload \"{}\": a table lists a model's tensors and cannot train it, only "
+            "experiments in mode modelled take it; expected one of `sparfuse list workloads`",
+            workload));
   }
   return NeedEntry(catalog.workloads, "workload", workload);
 }

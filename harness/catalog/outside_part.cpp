@@ -5,15 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <sstream>
-#include <vector>
 
 #include "baselines/plugin_library.hpp"
 #include "core/base/error.hpp"
-#include "core/base/outside_parts.hpp"
 #include "core/base/python_imports.hpp"
 #include "core/plugin/part_kinds.hpp"
 #include "harness/catalog/python_plugin.hpp"
@@ -40,29 +37,14 @@ fs::path AbsoluteFile(const OutsideName& parsed, const fs::path& folder) {
 
 // The files that were named in this process, by the names in cells. Any file would do whose content
 // has the name's hash.
-class KnownFiles {
- public:
-  void Add(const std::string& name, const fs::path& file) {
-    const std::lock_guard lock(mutex_);
-    files_[name] = file;
-  }
-  fs::path Of(const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.find(name);
-    if (found == files_.end()) {
-      SPARFUSE_THROW(kInternal, fmt::format("\"{}\": its file is not known", name));
-    }
-    return found->second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, fs::path> files_;
+struct KnownFiles {
+  std::mutex mutex;
+  std::map<std::string, fs::path> files;
 };
 
 KnownFiles& FilesOfParts() {
-  static KnownFiles files;
-  return files;
+  static KnownFiles known;
+  return known;
 }
 
 std::string ReadSource(std::string_view kind, std::string_view name, const fs::path& file) {
@@ -89,7 +71,7 @@ std::vector<std::string> ClassesIn(const std::string& text) {
     std::istringstream words(line);
     std::string word, name;
     if (!(words >> word >> name) || word != "class") continue;
-    const auto end = std::find_if_not(name.begin(), name.end(), InIdentifier);
+    const auto end = std::ranges::find_if_not(name, InIdentifier);
     classes.emplace_back(name.begin(), end);
   }
   return classes;
@@ -99,7 +81,7 @@ void CheckHasClass(std::string_view kind, std::string_view given, const fs::path
                    const std::string& text) {
   const std::string name = ParseOutsideName(kind, given).part;
   const std::vector<std::string> classes = ClassesIn(text);
-  if (std::find(classes.begin(), classes.end(), name) != classes.end()) return;
+  if (std::ranges::find(classes, name) != classes.end()) return;
   SPARFUSE_THROW(
       kConfig, fmt::format("{} \"{}\": {} has no \"class {}\"{}", kind, given, file.string(), name,
                            classes.empty() ? "" : Suggestion(name, classes)));
@@ -193,7 +175,14 @@ std::string OutsidePartName(std::string_view kind, std::string_view given, const
   return name;
 }
 
-fs::path FileOfPart(const std::string& name) { return FilesOfParts().Of(name); }
+fs::path FileOfPart(const std::string& name) {
+  KnownFiles& known = FilesOfParts();
+  const std::lock_guard lock(known.mutex);
+  const auto found = known.files.find(name);
+  if (found == known.files.end())
+    SPARFUSE_THROW(kInternal, fmt::format("\"{}\": its file is not known", name));
+  return found->second;
+}
 
 std::vector<PartOfCell> OutsidePartsOf(const CellConfig& config) {
   std::vector<PartOfCell> parts;
@@ -221,9 +210,11 @@ std::map<std::string, std::string> FilesOfParts(const CellConfig& config) {
 }
 
 void KnowPartFile(const std::string& name, const fs::path& file) {
-  FilesOfParts().Add(name, file);
   static std::once_flag once;
   std::call_once(once, FindPartsBy<FindPartsOfCells>);
+  KnownFiles& known = FilesOfParts();
+  const std::lock_guard lock(known.mutex);
+  known.files[name] = file;
 }
 
 void WatchPythonParts(PartWatch watch) { part_watch = std::move(watch); }

@@ -5,6 +5,7 @@
 // cell, a moved file does not.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -13,10 +14,25 @@
 
 #include "core/base/outside_parts.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "harness/catalog/part_source.hpp"
 #include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
+
+// Where a part that is written in Python comes from.
+struct PartSource {
+  std::string kind;   // "planner", "strategy", ...
+  std::string name;   // of the part, in cells and records
+  std::string shown;  // with its file, for errors: "python:FILE.py:Class"
+  std::filesystem::path file;
+  std::string text;  // of the file: it may be another by now
+  std::string class_name;
+};
+
+// How calls of parts are watched that do not return (parts/part_call.hpp).
+struct PartWatch {
+  std::chrono::milliseconds deadline{0};  // of waits for other ranks; 0: as if it were 60 s
+  std::string who;                        // "rank 1", in messages
+};
 
 // Raised if the results of these parts may change though their files do not.
 inline constexpr int kOutsidePartRevision = 1;

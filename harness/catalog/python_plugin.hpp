@@ -12,7 +12,7 @@
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "harness/catalog/part_source.hpp"
+#include "harness/catalog/outside_part.hpp"
 
 namespace sparfuse::harness {
 

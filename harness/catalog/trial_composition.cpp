@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <variant>
 
 #include "baselines/registry.hpp"
 #include "harness/catalog/outside_part.hpp"
+#include "workloads/models/layers.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
 namespace sparfuse::harness {
@@ -63,6 +63,13 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const CellConfig
       !config.is_profile() &&
       FindStrategy(config.method_options.strategy).sparsified == Sparsified::kBehind;
   return MakeLayout(tensors, choice, "workload " + config.workload);
+}
+
+GradientLayout CatalogLayout(const CellConfig& config) {
+  std::vector<TensorShape> tensors;
+  for (const workloads::LayerTensor& tensor : workloads::LayersOf(config.workload).tensors)
+    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
+  return MakeLayout(tensors, config);
 }
 
 }  // namespace sparfuse::harness

@@ -21,5 +21,7 @@ int DenseWarmupSteps(const CellConfig& config);
 // Tensors in ready order, with the tensors of config.dense_tensors and config.no_feedback_tensors
 // marked. Throws Error{kConfig} if one of these fits no tensor.
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const CellConfig& config);
+// The same of the tensors that the catalogue's workload has.
+GradientLayout CatalogLayout(const CellConfig& config);
 
 }  // namespace sparfuse::harness

@@ -20,10 +20,10 @@
 #include "harness/records/node.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/stored_experiment.hpp"
-#include "harness/run/live/hosts/launch_nodes.hpp"
+#include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/hostfile.hpp"
 #include "harness/run/live/launch/launcher.hpp"
-#include "harness/run/plan/joined_blocks.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 #include "harness/store/origin.hpp"
 #include "harness/store/scrubber.hpp"
 #include "workloads/data/data_file.hpp"
@@ -177,8 +177,8 @@ fs::path Program::FileOf(const std::string& name) const {
 }
 
 Experiment Program::Load(const std::string& name) {
-  return LoadExperiment(FileOf(name), catalog(), store_.profiles(),
-                        settings_.root / "results" / "published");
+  return ParseExperiment(TomlFile::Read(FileOf(name)), catalog(), store_.profiles(),
+                         settings_.root / "results" / "published");
 }
 
 Experiment Program::LoadOrStored(const std::string& name) {
@@ -222,8 +222,8 @@ std::vector<Experiment> Program::LoadAll(const std::string& name,
   }
   std::vector<Experiment> loaded;
   for (const fs::path& file : files) {
-    loaded.push_back(LoadExperiment(file, catalog(), store_.profiles(),
-                                    settings_.root / "results" / "published", joined));
+    loaded.push_back(ParseExperiment(TomlFile::Read(file), catalog(), store_.profiles(),
+                                     settings_.root / "results" / "published", joined));
   }
   return loaded;
 }

@@ -110,11 +110,10 @@ std::vector<Exclusion> ReadExclusions(const CellSource& source, const std::strin
 Exclusion* FindExclusion(std::vector<Exclusion>& exclusions, const GivenKeys& given) {
   Exclusion* found = nullptr;
   for (auto& exclusion : exclusions) {
-    const bool all = std::all_of(
-        exclusion.when.items().begin(), exclusion.when.items().end(), [&](const auto& item) {
-          const auto value = given.find(item.key());
-          return value != given.end() && Matches(item.value(), value->second.value);
-        });
+    const bool all = std::ranges::all_of(exclusion.when.items(), [&](const auto& item) {
+      const auto value = given.find(item.key());
+      return value != given.end() && Matches(item.value(), value->second.value);
+    });
     if (!all) continue;
     ++exclusion.matched;
     if (found == nullptr) found = &exclusion;
@@ -163,7 +162,7 @@ std::string WordsOfKey(const std::string& key, const json& value) {
   const std::string words = value.is_string() ? value.get<std::string>() : value.dump();
   if (key == "collective" || key == "sparsifier" || key == "feedback") return words;
   std::string name = key;
-  std::replace(name.begin(), name.end(), '_', ' ');
+  std::ranges::replace(name, '_', ' ');
   return name + " " + words;
 }
 
@@ -223,22 +222,67 @@ void RequireNamesOfTablesOnce(const CellSource& source, const std::string& point
 // and their owners resolve them.
 bool HasOption(const json& table, const std::string& key, const json& wanted) {
   if (const auto value = table.find(key); value != table.end()) return Matches(wanted, *value);
-  return std::any_of(table.begin(), table.end(), [&](const json& inner) {
-    return inner.is_object() && HasOption(inner, key, wanted);
-  });
+  return std::ranges::any_of(
+      table, [&](const json& inner) { return inner.is_object() && HasOption(inner, key, wanted); });
+}
+
+// The rows without the keys of methods, each combination once.
+std::vector<GivenKeys> SettingsOf(const std::vector<GivenKeys>& rows) {
+  std::vector<GivenKeys> settings;
+  const auto same = [](const GivenKeys& a, const GivenKeys& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+      return x.first == y.first && x.second.value == y.second.value;
+    });
+  };
+  for (GivenKeys row : rows) {
+    for (const std::string& key : MethodKeys()) row.erase(key);
+    if (std::ranges::none_of(settings, [&](const GivenKeys& known) { return same(known, row); }))
+      settings.push_back(std::move(row));
+  }
+  return settings;
+}
+
+// The list's value for a method key that is left to its default.
+json Unsaid(const json& list) { return list.front().is_object() ? json::object() : json(); }
+
+void JoinList(std::span<const std::string> joined, json& list) {
+  if (!list.is_array()) return;
+  for (const std::string& method : joined) {
+    if (std::ranges::find(list, json(method)) == list.end()) list.push_back(method);
+  }
+}
+
+// If the axis at `pointer` lists methods, adds a row for each of `joined` that it lacks, also to
+// `axis`, the table that figures read. Keys of the row that belong to a method (its options, its
+// sparsifier, feedback) take the new method's defaults. For all other keys, the new method takes
+// each combination of the axis.
+void JoinMethods(std::span<const std::string> joined, const std::string& pointer,
+                 std::vector<GivenKeys>& rows, json& axis) {
+  if (!rows.front().contains("method")) return;
+  const std::vector<GivenKeys> settings = SettingsOf(rows);
+  for (const std::string& method : joined) {
+    if (std::ranges::any_of(rows,
+                            [&](const GivenKeys& row) { return row.at("method").value == method; }))
+      continue;
+    for (GivenKeys row : settings) {
+      row["method"] = {method, pointer + "/method", true};
+      for (auto& [key, list] : axis.items())
+        list.push_back(row.contains(key) ? row.at(key).value : Unsaid(list));
+      rows.push_back(std::move(row));
+    }
+  }
 }
 
 }  // namespace
 
 bool Matches(const json& wanted, const json& given) {
   if (wanted.is_object() && !wanted.empty() && given.is_object()) {
-    return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
+    return std::ranges::all_of(wanted.items(), [&](const auto& item) {
       return HasOption(given, item.key(), item.value());
     });
   }
   if (wanted.is_array()) {
-    return std::any_of(wanted.begin(), wanted.end(),
-                       [&](const json& one) { return Matches(one, given); });
+    return std::ranges::any_of(wanted, [&](const json& one) { return Matches(one, given); });
   }
   if (wanted == "none" && given.is_null()) return true;  // link = "none"
   if (wanted.is_string() && given.is_string()) {
@@ -319,7 +363,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
     const auto [earlier, is_new] = seen.emplace(cell.config_hash, plain);
     if (is_new) {
       const std::string method = cell.config.method;
-      if (joined && std::find(part.joined.begin(), part.joined.end(), method) == part.joined.end())
+      if (joined && std::ranges::find(part.joined, method) == part.joined.end())
         part.joined.push_back(method);
       part.cells.push_back(std::move(cell));
       said.push_back(SaidOfMethod(given));
@@ -339,54 +383,6 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
     }
   }
   if (part.cells.empty()) source.file.Fail(pointer, "no cell is left: expected at least one");
-}
-
-namespace {
-
-// The rows without the keys of methods, each combination once.
-std::vector<GivenKeys> SettingsOf(const std::vector<GivenKeys>& rows) {
-  std::vector<GivenKeys> settings;
-  const auto same = [](const GivenKeys& a, const GivenKeys& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-      return x.first == y.first && x.second.value == y.second.value;
-    });
-  };
-  for (GivenKeys row : rows) {
-    for (const std::string& key : MethodKeys()) row.erase(key);
-    if (std::none_of(settings.begin(), settings.end(),
-                     [&](const GivenKeys& known) { return same(known, row); }))
-      settings.push_back(std::move(row));
-  }
-  return settings;
-}
-
-// The list's value for a method key that is left to its default.
-json Unsaid(const json& list) { return list.front().is_object() ? json::object() : json(); }
-
-void JoinList(std::span<const std::string> joined, json& list) {
-  if (!list.is_array()) return;
-  for (const std::string& method : joined) {
-    if (std::find(list.begin(), list.end(), method) == list.end()) list.push_back(method);
-  }
-}
-
-}  // namespace
-
-void JoinMethods(std::span<const std::string> joined, const std::string& pointer,
-                 std::vector<GivenKeys>& rows, json& axis) {
-  if (!rows.front().contains("method")) return;
-  const std::vector<GivenKeys> settings = SettingsOf(rows);
-  for (const std::string& method : joined) {
-    if (std::any_of(rows.begin(), rows.end(),
-                    [&](const GivenKeys& row) { return row.at("method").value == method; }))
-      continue;
-    for (GivenKeys row : settings) {
-      row["method"] = {method, pointer + "/method", true};
-      for (auto& [key, list] : axis.items())
-        list.push_back(row.contains(key) ? row.at(key).value : Unsaid(list));
-      rows.push_back(std::move(row));
-    }
-  }
 }
 
 void JoinFigure(std::span<const std::string> joined, json& figure) {

@@ -2,12 +2,10 @@
 // methods that join the axes though the file does not name them (--with-method).
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "harness/experiment/experiment.hpp"
 
@@ -43,13 +41,6 @@ CellConfig ResolveCell(const CellSource& source, const std::string& at, const Gi
 // `wanted` is a table, `given` must have all its keys, itself or in a table in it; an empty table
 // matches only an empty one.
 bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
-
-// If the axis at `pointer` lists methods, adds a row for each of `joined` that it lacks, also to
-// `axis`, the table that figures read. Keys of the row that belong to a method (its options, its
-// sparsifier, feedback) take the new method's defaults. For all other keys, the new method takes
-// each combination of the axis.
-void JoinMethods(std::span<const std::string> joined, const std::string& pointer,
-                 std::vector<GivenKeys>& rows, nlohmann::json& axis);
 
 // Adds `joined` to the lists of methods with which a figure, as given, chooses its cells.
 void JoinFigure(std::span<const std::string> joined, nlohmann::json& figure);

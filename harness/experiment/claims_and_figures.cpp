@@ -151,7 +151,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, const GivenClaim& gi
   claim.metric = given.metric;
   claim.source = given.source;
   const auto metrics = MetricNames();
-  if (std::find(metrics.begin(), metrics.end(), claim.metric) == metrics.end()) {
+  if (std::ranges::find(metrics, claim.metric) == metrics.end()) {
     file.Fail(at + "/metric", fmt::format("unknown metric \"{}\"{}", claim.metric,
                                           Suggestion(claim.metric, metrics)));
   }
@@ -170,7 +170,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, const GivenClaim& gi
   for (const std::size_t cell : CellsThatMatch(of, part)) {
     json setting = json::object();
     for (const auto& key : keys) setting[key] = part.cells[cell].json.at(key);
-    if (std::find(settings.begin(), settings.end(), setting) == settings.end()) {
+    if (std::ranges::find(settings, setting) == settings.end()) {
       settings.push_back(std::move(setting));
     }
   }
@@ -241,12 +241,11 @@ std::vector<const Cell*> CellsOf(const TomlFile& file, const std::string& at, co
   if (figure.contains("methods")) wanted["method"] = figure["methods"];
   std::vector<const Cell*> found;
   for (const Cell& cell : part.cells) {
-    const bool all =
-        std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
-          if (item.key() != "link_gbps") return Matches(item.value(), cell.json.at(item.key()));
-          const auto& link = cell.config.link;
-          return Matches(item.value(), link ? json(link->gbps) : json());
-        });
+    const bool all = std::ranges::all_of(wanted.items(), [&](const auto& item) {
+      if (item.key() != "link_gbps") return Matches(item.value(), cell.json.at(item.key()));
+      const auto& link = cell.config.link;
+      return Matches(item.value(), link ? json(link->gbps) : json());
+    });
     if (all) found.push_back(&cell);
   }
   // A part's twins are modelled and come later. A filter may match only them.
@@ -275,7 +274,7 @@ void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
                  const std::string& name, const std::vector<const Cell*>& cells) {
   if (name.empty()) return;
   const auto known = ValuesOf(cells, "method");
-  if (std::find(known.begin(), known.end(), name) == known.end()) {
+  if (std::ranges::find(known, name) == known.end()) {
     file.Fail(at + "/" + key, fmt::format("{} = \"{}\": no cell of the figure has this method{}",
                                           key, name, Suggestion(name, known)));
   }
@@ -325,8 +324,7 @@ void CheckNeeds(const TomlFile& file, const std::string& at, const GivenFigure& 
 void CheckMethods(const TomlFile& file, const std::string& at, const Part& part) {
   const json* methods = file.Find(at + "/methods");
   if (methods == nullptr) return;
-  std::set<std::string> known;
-  for (const Cell& cell : part.cells) known.insert(cell.config.method);
+  const std::set<std::string> known = MethodsOf(part);
   const std::vector<std::string> names(known.begin(), known.end());
   for (const json& name : methods->is_array() ? *methods : json::array({*methods})) {
     if (!name.is_string()) file.FailValue(at + "/methods", "a list of methods");
@@ -349,10 +347,9 @@ void CheckX(const TomlFile& file, const std::string& at, const std::string& x,
               fmt::format("x = \"{}\": expected a key of cells{}", x, Suggestion(first, known)));
   }
   std::string path = "/" + x;
-  std::replace(path.begin(), path.end(), '.', '/');
+  std::ranges::replace(path, '.', '/');
   const json::json_pointer where(path);
-  if (std::none_of(cells.begin(), cells.end(),
-                   [&](const Cell* cell) { return cell->json.contains(where); })) {
+  if (std::ranges::none_of(cells, [&](const Cell* cell) { return cell->json.contains(where); })) {
     file.Fail(at + "/x", fmt::format("x = \"{}\": no cell of the figure has it", x));
   }
 }
@@ -473,7 +470,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     CheckX(file, at, given.x, cells);
     figure["cells"] = json::array();
     for (std::size_t c = 0; c < part.cells.size(); ++c) {
-      const bool shown = std::find(cells.begin(), cells.end(), &part.cells[c]) != cells.end();
+      const bool shown = std::ranges::find(cells, &part.cells[c]) != cells.end();
       if (shown) figure["cells"].push_back(c);
     }
     // TOML has no null: link = "none" means an unshaped link.

@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
-#include <string>
 #include <utility>
 
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/claims_and_figures.hpp"
 #include "harness/experiment/experiment_keys.hpp"
@@ -40,9 +37,7 @@ void CheckCalibration(const TomlFile& file, const std::vector<std::string>& numb
 }
 
 std::string Quoted(const std::set<std::string>& names) {
-  std::vector<std::string> quoted;
-  for (const std::string& name : names) quoted.push_back('"' + name + '"');
-  return fmt::format("{}", fmt::join(quoted, ", "));
+  return fmt::format("\"{}\"", fmt::join(names, "\", \""));
 }
 
 // A number that calibrated the profile proves nothing when the model reproduces it.
@@ -50,7 +45,7 @@ void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experimen
   for (const auto& part : experiment.parts) {
     for (const auto& claim : part.claims) {
       const auto& given = experiment.calibration;
-      if (std::find(given.begin(), given.end(), claim.source) == given.end()) continue;
+      if (std::ranges::find(given, claim.source) == given.end()) continue;
       file.Fail("/calibration",
                 fmt::format("[[claim]] \"{}\" of part {} has source = \"{}\", which calibration "
                             "names: expected no claim about a number that the profile was "
@@ -166,15 +161,10 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
                           "blocks, or drop values of the axes",
                           blocks, part.cells.size(), kMostTrials));
   }
-  const auto has_method = [&](const std::string& name) {
-    return std::any_of(part.cells.begin(), part.cells.end(),
-                       [&](const Cell& cell) { return cell.config.method == name; });
-  };
-  part.reference = given.reference.empty() && has_method("dense") ? "dense" : given.reference;
+  const std::set<std::string> methods = MethodsOf(part);
+  part.reference = given.reference.empty() && methods.contains("dense") ? "dense" : given.reference;
   if (IsMethodFile(part.reference)) part.reference = MethodNameOf(part.reference);
-  if (!part.reference.empty() && !has_method(part.reference)) {
-    std::set<std::string> methods;
-    for (const auto& cell : part.cells) methods.insert(cell.config.method);
+  if (!part.reference.empty() && !methods.contains(part.reference)) {
     const std::vector<std::string> known(methods.begin(), methods.end());
     file.Fail(pointer + "/reference",
               fmt::format("reference = \"{}\": no cell has this method{}", part.reference,
@@ -239,6 +229,37 @@ Experiment ReadHead(const TomlFile& file) {
   return experiment;
 }
 
+void ReadParts(const CellSource& source, const std::optional<Published>& published,
+               const json& parts, Part base, Experiment& experiment) {
+  const TomlFile& file = source.file;
+  if (!parts.is_array() || parts.empty()) file.FailValue("/part", "[[part]] tables");
+  for (const char* key : {"reference", "axis", "exclude", "claim", "figure"}) {
+    if (file.Find(std::string("/") + key) != nullptr) {
+      file.Fail(std::string("/") + key,
+                fmt::format("{}: expected it inside a [[part]] of a file that has parts", key));
+    }
+  }
+  const GivenKeys inherited = ReadDefaults(source, "/defaults", {});
+  ReadRepeatAndQuiet(file, "", base);
+  std::set<std::string> ids;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string at = "/part/" + std::to_string(i);
+    GivenPartName given;
+    ReadTable(file, at, "[[part]]", given, KeysOf(kPartTable));
+    CheckId(file, at + "/id", given.id, "-_", "letters, digits, '-' and '_': it names a folder");
+    Part part = base;
+    part.id = given.id;
+    part.title = given.title.empty() ? given.id : given.title;
+    if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
+    experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
+    if (experiment.cells() > kMostCells) {
+      file.Fail(at, fmt::format("with part \"{}\" the file has {} cells: expected at most {}; "
+                                "divide it into several files",
+                                experiment.parts.back().id, experiment.cells(), kMostCells));
+    }
+  }
+}
+
 }  // namespace
 
 Cell::Cell(CellConfig made)
@@ -260,51 +281,15 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   Part base;
   base.id = "main";
   base.title = experiment.title;
-  const json* parts = file.Find("/part");
-  if (parts == nullptr) {
-    experiment.parts.push_back(ReadPart(source, published, "", {}, base));
-    RefuseClaimsOfCalibration(file, experiment);
-    CheckCalibrationIsNamed(file, experiment, profiles);
-    MarkCalibratingCells(experiment, profiles);
-    return experiment;
-  }
-  if (!parts->is_array() || parts->empty()) file.FailValue("/part", "[[part]] tables");
-  for (const char* key : {"reference", "axis", "exclude", "claim", "figure"}) {
-    if (file.Find(std::string("/") + key) != nullptr) {
-      file.Fail(std::string("/") + key,
-                fmt::format("{}: expected it inside a [[part]] of a file that has parts", key));
-    }
-  }
-  const GivenKeys inherited = ReadDefaults(source, "/defaults", {});
-  ReadRepeatAndQuiet(file, "", base);
-  std::set<std::string> ids;
-  for (std::size_t i = 0; i < parts->size(); ++i) {
-    const std::string at = "/part/" + std::to_string(i);
-    GivenPartName given;
-    ReadTable(file, at, "[[part]]", given, KeysOf(kPartTable));
-    CheckId(file, at + "/id", given.id, "-_", "letters, digits, '-' and '_': it names a folder");
-    Part part = base;
-    part.id = given.id;
-    part.title = given.title.empty() ? given.id : given.title;
-    if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
-    experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
-    if (experiment.cells() > kMostCells) {
-      file.Fail(at, fmt::format("with part \"{}\" the file has {} cells: expected at most {}; "
-                                "divide it into several files",
-                                experiment.parts.back().id, experiment.cells(), kMostCells));
-    }
+  if (const json* parts = file.Find("/part")) {
+    ReadParts(source, published, *parts, std::move(base), experiment);
+  } else {
+    experiment.parts.push_back(ReadPart(source, published, "", {}, std::move(base)));
   }
   RefuseClaimsOfCalibration(file, experiment);
   CheckCalibrationIsNamed(file, experiment, profiles);
   MarkCalibratingCells(experiment, profiles);
   return experiment;
-}
-
-Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
-                          const ProfileFolders& profiles,
-                          const std::filesystem::path& published_folder,
-                          std::span<const std::string> joined) {
-  return ParseExperiment(TomlFile::Read(path), catalog, profiles, published_folder, joined);
 }
 
 Part PredictedPart(const Part& part) {
@@ -342,6 +327,12 @@ bool IsOfTwins(const Part& part) { return part.id.ends_with(kTwinsSuffix); }
 
 bool HasTwins(const std::vector<Part>& parts, std::size_t i) {
   return i + 1 < parts.size() && parts[i + 1].id == parts[i].id + std::string(kTwinsSuffix);
+}
+
+std::set<std::string> MethodsOf(const Part& part) {
+  std::set<std::string> methods;
+  for (const Cell& cell : part.cells) methods.insert(cell.config.method);
+  return methods;
 }
 
 std::set<std::string> DenominatorsOf(const Part& part) {
@@ -389,7 +380,7 @@ std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
     if (entry.path().extension() == ".toml" && !HasFormOfMethod(entry.path()))
       files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
+  std::ranges::sort(files, [](const fs::path& a, const fs::path& b) {
     return NaturallyBefore(a.string(), b.string());
   });
   return files;

@@ -102,10 +102,6 @@ struct Experiment {
 // [published]. Each of `joined`, a method or the absolute path of a method's file, joins every axis
 // of methods and the figures' lists of methods. Its cells that make no sense are excluded with the
 // reason.
-Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
-                          const ProfileFolders& profiles,
-                          const std::filesystem::path& published_folder = {},
-                          std::span<const std::string> joined = {});
 Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
                            const ProfileFolders& profiles,
                            const std::filesystem::path& published_folder = {},
@@ -123,6 +119,9 @@ inline constexpr std::string_view kTwinsSuffix = ".predicted";
 // IsOfTwins: whether the part consists of twins. HasTwins: whether the twins of parts[i] follow it.
 bool IsOfTwins(const Part& part);
 bool HasTwins(const std::vector<Part>& parts, std::size_t i);
+
+// The methods of its cells.
+std::set<std::string> MethodsOf(const Part& part);
 
 // The methods in the denominators of the part's ratios: its reference, and those that figures name.
 std::set<std::string> DenominatorsOf(const Part& part);

@@ -34,8 +34,8 @@ RecordKeys KeysOf<GivenHead>() {
                          {.range = {0.001, 1e6}, .unit = "minutes"}),
       Given<&H::calibration>(
           "calibration", "[]",
-          "published numbers that calibrated clusters: "
-          "\"PAPER/ARTIFACT/METHOD\", or \"PAPER/ARTIFACT/METHOD/MODEL/WORKERS/NETWORK\""),
+          "published numbers that calibrated clusters: \"PAPER/ARTIFACT/METHOD\", or "
+          "\"PAPER/ARTIFACT/METHOD/MODEL/WORKERS/NETWORK\""),
       Given<&H::published>("published", "none", "[published]: the paper's own numbers",
                            {.type = "table"}),
       Given<&H::not_run>("not_run", "none", "[[not_run]]: results of the paper without a cell",
@@ -78,9 +78,7 @@ RecordKeys KeysOf<GivenPart>() {
       Given<&P::quiet>("quiet", "{}",
                        "[quiet]: limits beyond which a live trial is called disturbed",
                        {.type = "table"}),
-      Given<&P::claim>("claim", "none",
-                       "[[claim]]: the expected value or order of a "
-                       "metric",
+      Given<&P::claim>("claim", "none", "[[claim]]: the expected value or order of a metric",
                        {.type = "tables"}),
       Given<&P::figure>("figure", "none", "[[figure]]: a drawing of cells", {.type = "tables"}));
   return kKeys;
@@ -133,10 +131,10 @@ RecordKeys KeysOf<GivenQuiet>() {
           "slowdown", "1.2",
           "how much longer than usual a fixed computation between the steps may take",
           {.range = {1.001, 100}}),
-      Given<&Q::link, Q>("link", "0.05",
-                         "how far an emulated link's measured rate may be off its label, or change "
-                         "during a trial",
-                         {.range = {0.001, 1}, .unit = "of its rate"}),
+      Given<&Q::link, Q>(
+          "link", "0.05",
+          "how far an emulated link's measured rate may be off its label, or change during a trial",
+          {.range = {0.001, 1}, .unit = "of its rate"}),
       Given<&Q::reruns, Q>("reruns", "2",
                            "how often a disturbed throughput trial runs again at once",
                            {.range = {0, 100}}));

@@ -8,11 +8,8 @@
 #include <map>
 #include <utility>
 
-#include "baselines/registry.hpp"
 #include "core/base/error.hpp"
-#include "core/fusion/plan.hpp"
 #include "harness/catalog/model_table.hpp"
-#include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/recipe_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/cells.hpp"
@@ -20,7 +17,6 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/data/prepared.hpp"
-#include "workloads/models/layers.hpp"
 #include "workloads/weights/safetensors.hpp"
 #include "workloads/weights/weights.hpp"
 
@@ -38,6 +34,39 @@ const std::string& Sha256OfWeights(const std::filesystem::path& file,
   std::string& hash = known[{file, std::filesystem::last_write_time(file)}];
   if (hash.empty()) hash = weights.Sha256();
   return hash;
+}
+
+// Live ranks are threads or processes of this machine.
+void CheckLiveSize(const CellConfig& config) {
+  if (config.modelled()) return;
+  if (config.workers > kMostLiveWorkers) {
+    SPARFUSE_THROW(kConfig, fmt::format("workers = {} in mode {}: they would all run on this "
+                                        "machine: expected at most {}, or mode = \"modelled\"",
+                                        config.workers, NameOf(config.mode), kMostLiveWorkers));
+  }
+  // Both numbers are so small that an int holds their product.
+  const int threads = config.workers * config.threads_per_worker;
+  if (threads > kMostLiveThreads) {
+    SPARFUSE_THROW(
+        kConfig, fmt::format("workers = {} with threads_per_worker = {}: {} threads on this "
+                             "machine: expected at most {}",
+                             config.workers, config.threads_per_worker, threads, kMostLiveThreads));
+  }
+}
+
+// A step takes no more samples than the training data has. Of live cells.
+void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& workload,
+                std::size_t training_samples) {
+  if (config.modelled()) return;
+  const std::int64_t samples =
+      std::int64_t{config.workers} * config.accumulation * config.batch_per_worker;
+  const auto there = static_cast<std::int64_t>(training_samples);
+  if (samples <= there) return;
+  SPARFUSE_THROW(kConfig, fmt::format("a step takes {} samples (workers * accumulation * "
+                                      "batch_per_worker = {} * {} * {}): expected at most {}, the "
+                                      "training data of {}",
+                                      samples, config.workers, config.accumulation,
+                                      config.batch_per_worker, there, workload.name));
 }
 
 }  // namespace
@@ -179,7 +208,6 @@ void Resolver::Weights() {
     const workloads::SafeTensors weights(file);
     workloads::MapWeights(model, weights.tensors()).Require(file.string());
     TakeId("weights_id", file.string(), Sha256OfWeights(file, weights), config_.weights_id);
-    return 0;
   });
 }
 
@@ -229,11 +257,11 @@ void Resolver::Size() {
                      per_node, workers));
   }
   config_.ranks_per_node = per_node;
-  At({"workers", "threads_per_worker"}, [&] { return CheckLiveSize(config_), 0; });
+  At({"workers", "threads_per_worker"}, [&] { CheckLiveSize(config_); });
   config_.batch_per_worker =
       Given("batch_per_worker", static_cast<int>(workload_->batch_per_worker));
   At({"batch_per_worker", "accumulation", "workers"},
-     [&] { return CheckBatch(config_, *workload_, TrainingSamples()), 0; });
+     [&] { CheckBatch(config_, *workload_, TrainingSamples()); });
 }
 
 // Sets where ranks compute, how products are rounded, and how ranks exchange.
@@ -387,67 +415,6 @@ GivenKeys WithNamedRecipe(const CellSource& source, const GivenKeys& given) {
 CellConfig ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given) {
   const GivenKeys all = WithNamedRecipe(source, given);
   return Resolver(source, at, all).Resolve();
-}
-
-namespace {
-
-GradientLayout KnownLayout(const CellConfig& config) {
-  std::vector<TensorShape> tensors;
-  for (const workloads::LayerTensor& tensor : workloads::LayersOf(config.workload).tensors)
-    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
-  return MakeLayout(tensors, config);
-}
-
-}  // namespace
-
-void CheckLiveSize(const CellConfig& config) {
-  if (config.modelled()) return;
-  if (config.workers > kMostLiveWorkers) {
-    SPARFUSE_THROW(kConfig, fmt::format("workers = {} in mode {}: they would all run on this "
-                                        "machine: expected at most {}, or mode = \"modelled\"",
-                                        config.workers, NameOf(config.mode), kMostLiveWorkers));
-  }
-  // Both numbers are so small that an int holds their product.
-  const int threads = config.workers * config.threads_per_worker;
-  if (threads > kMostLiveThreads) {
-    SPARFUSE_THROW(
-        kConfig, fmt::format("workers = {} with threads_per_worker = {}: {} threads on this "
-                             "machine: expected at most {}",
-                             config.workers, config.threads_per_worker, threads, kMostLiveThreads));
-  }
-}
-
-void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& workload,
-                std::size_t training_samples) {
-  if (config.modelled()) return;
-  const std::int64_t samples =
-      std::int64_t{config.workers} * config.accumulation * config.batch_per_worker;
-  const auto there = static_cast<std::int64_t>(training_samples);
-  if (samples <= there) return;
-  SPARFUSE_THROW(kConfig, fmt::format("a step takes {} samples (workers * accumulation * "
-                                      "batch_per_worker = {} * {} * {}): expected at most {}, the "
-                                      "training data of {}",
-                                      samples, config.workers, config.accumulation,
-                                      config.batch_per_worker, there, workload.name));
-}
-
-void CheckTensorNames(const CellConfig& config) {
-  if (config.dense_tensors.names.empty() && config.no_feedback_tensors.empty()) return;
-  KnownLayout(config);
-}
-
-void CheckGivenPlan(const CellConfig& config) {
-  const MethodChoice& method = config.method_options;
-  if (method.planner != kGivenPlanner) return;
-  if (!config.modelled() && !StringOption(method.planner_options, "bytes").empty()) return;
-  const GradientLayout layout = KnownLayout(config);
-  const PlanInput input{.layout = layout, .topology = {config.workers, config.ranks_per_node}};
-  FindPlanner(kGivenPlanner).make(method.planner_options)->MakePlan(input);
-}
-
-void CheckSparsifierOptions(const CellConfig& config) {
-  if (config.sparsifier == "none" || IsPythonPart(config.sparsifier)) return;
-  Compose(config).MakeSparsifier(0);
 }
 
 }  // namespace sparfuse::harness

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "core/base/outside_parts.hpp"
 #include "core/feedback/feedback.hpp"
+#include "core/fusion/plan.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/trial_composition.hpp"
@@ -17,6 +19,30 @@ namespace {
 using nlohmann::json;
 
 constexpr Range kDimensions{0, 64};
+
+// Each name of dense_tensors and no_feedback_tensors is a tensor of the workload, or a regular
+// expression that is found in one.
+void CheckTensorNames(const CellConfig& config) {
+  if (config.dense_tensors.names.empty() && config.no_feedback_tensors.empty()) return;
+  CatalogLayout(config);
+}
+
+// A plan that the experiment gives is one of the workload's tensors. Those of a live trial may be
+// ready in another order than is known here: then it is their number that is checked.
+void CheckGivenPlan(const CellConfig& config) {
+  const MethodChoice& method = config.method_options;
+  if (method.planner != kGivenPlanner) return;
+  if (!config.modelled() && !StringOption(method.planner_options, "bytes").empty()) return;
+  const GradientLayout layout = CatalogLayout(config);
+  const PlanInput input{.layout = layout, .topology = {config.workers, config.ranks_per_node}};
+  FindPlanner(kGivenPlanner).make(method.planner_options)->MakePlan(input);
+}
+
+// The sparsifier can be made with its options; one that is written in Python is not loaded.
+void CheckSparsifierOptions(const CellConfig& config) {
+  if (config.sparsifier == "none" || IsPythonPart(config.sparsifier)) return;
+  Compose(config).MakeSparsifier(0);
+}
 
 }  // namespace
 
@@ -37,7 +63,7 @@ void Resolver::Method() {
   const harness::Method method = FindMethod();
   config_.method = method.name;
   json options = Given("method_options", json::object());
-  At({"method_options"}, [&] { return GiveFolder(options), 0; });
+  At({"method_options"}, [&] { GiveFolder(options); });
   const auto resolve = [&] {
     config_.method_options = At({"method_options", "method"}, [&] {
       return ResolveMethodOptions(source_.catalog, method, options);
@@ -55,12 +81,12 @@ void Resolver::Method() {
   // A dense method has one cell, whatever densities an axis lists.
   if (!method.dense()) Sparsity(method);
   if (method.sends_payloads()) FeedbackOf(method);
-  At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
-  At({"sparsifier_options", "sparsifier"}, [&] { return CheckSparsifierOptions(config_), 0; });
+  At({"method_options", "method", "sparsifier"}, [&] { Compose(config_); });
+  At({"sparsifier_options", "sparsifier"}, [&] { CheckSparsifierOptions(config_); });
   CheckCollective();
   TensorsTreatedApart(method);
-  At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
-  At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
+  At({"dense_tensors", "no_feedback_tensors"}, [&] { CheckTensorNames(config_); });
+  At({"method_options", "method"}, [&] { CheckGivenPlan(config_); });
 }
 
 // Outside parts get an absolute path. The file gives one relative to its own folder.
@@ -126,7 +152,7 @@ void Resolver::CheckCollective() const {
          fmt::format("the collective \"{}\" in mode {}: {}", collective.name, ModeName(), why));
   }
   At({"workers", "ranks_per_node", "method"}, [&] {
-    return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;
+    CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node});
   });
 }
 

@@ -1,13 +1,12 @@
 #include "harness/files/canonical.hpp"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "workloads/data/data_file.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -22,9 +21,8 @@ void AppendNumber(double value, std::string& out) {
 }
 
 void AppendText(const std::string& text, std::string& out) {
-  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
-  });
+  const bool plain = std::ranges::all_of(
+      text, [](unsigned char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
   if (plain) {  // most strings are
     out += '"';
     out += text;
@@ -75,20 +73,7 @@ std::string CanonicalJson(const nlohmann::json& value) {
   return out;
 }
 
-std::string Sha256Hex(std::string_view bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int length = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1) {
-    SPARFUSE_THROW(kInternal, "libcrypto could not compute a SHA-256");
-  }
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned int i = 0; i < length; ++i) {
-    text += kDigits[digest[i] >> 4];
-    text += kDigits[digest[i] & 15];
-  }
-  return text;
-}
+std::string Sha256Hex(std::string_view bytes) { return workloads::Sha256Of(bytes); }
 
 std::string ShortHash(std::string_view bytes) {
   constexpr std::size_t kDigits = 12;

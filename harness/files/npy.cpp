@@ -97,11 +97,8 @@ std::string NpyTable::Header() const {
 }
 
 void NpyTable::Write(const std::filesystem::path& path) const {
-  const std::vector<Field> fields = [&] {
-    std::vector<Field> made;
-    for (const Column& column : columns_) made.emplace_back(column.values);
-    return made;
-  }();
+  std::vector<Field> fields;
+  for (const Column& column : columns_) fields.emplace_back(column.values);
   std::string bytes = Header();
   for (std::size_t row = 0; row < rows(); ++row) {
     for (const Field& field : fields) field.Append(bytes, row);

@@ -3,9 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 
+#include "core/base/expression.hpp"
+
 namespace sparfuse::harness {
+
+bool IsOfName(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+}
 
 bool IsPlain(std::uint32_t code) {
   if (code < 0x20) return code == '\n' || code == '\t';
@@ -60,25 +67,15 @@ std::string Visible(std::string_view text) {
 }
 
 bool IsUtcTime(std::string_view text) {
-  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:dd";
-  if (text.size() <= kForm.size() || !text.ends_with('Z')) return false;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (std::size_t i = 0; i < kForm.size(); ++i) {
-    if (kForm[i] == 'd' ? !is_digit(text[i]) : text[i] != kForm[i]) return false;
-  }
-  const std::string_view fraction = text.substr(kForm.size(), text.size() - kForm.size() - 1);
-  const bool whole = fraction.empty() ||
-                     (fraction.size() > 1 && fraction.size() <= 10 && fraction.front() == '.' &&
-                      std::all_of(fraction.begin() + 1, fraction.end(), is_digit));
-  const auto number = [&](std::size_t at, std::size_t digits) {
-    int value = 0;
-    for (const char c : text.substr(at, digits)) value = 10 * value + (c - '0');
-    return value;
-  };
-  const std::chrono::year_month_day day{std::chrono::year(number(0, 4)),
-                                        std::chrono::month(static_cast<unsigned>(number(5, 2))),
-                                        std::chrono::day(static_cast<unsigned>(number(8, 2)))};
-  return whole && day.ok() && number(11, 2) < 24 && number(14, 2) < 60 && number(17, 2) <= 60;
+  static const Expression kForm(
+      R"(^(\d{4})-(\d\d)-(\d\d)T([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d{1,9})?Z$)", "a time");
+  std::vector<std::string_view> found;
+  if (!kForm.Find(text, found)) return false;
+  const auto number = [&](std::size_t group) { return std::stoi(std::string(found[group])); };
+  return std::chrono::year_month_day(std::chrono::year(number(1)),
+                                     std::chrono::month(static_cast<unsigned>(number(2))),
+                                     std::chrono::day(static_cast<unsigned>(number(3))))
+      .ok();
 }
 
 }  // namespace sparfuse::harness

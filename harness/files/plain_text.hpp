@@ -17,6 +17,9 @@ struct Character {
 // Precondition: `text` is not empty.
 Character FirstCharacter(std::string_view text);
 
+// Whether names of hosts, users and files have the character: a letter, a digit, '-', '_' or '.'.
+bool IsOfName(char c);
+
 // Whether a plain text may contain the character.
 bool IsPlain(std::uint32_t code);
 

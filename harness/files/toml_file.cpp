@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
@@ -59,7 +58,7 @@ std::string LastKey(const std::string& pointer) {
   while (!rest.empty()) {
     const auto slash = rest.rfind('/');
     const std::string key = rest.substr(slash + 1);
-    if (!std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); })) {
+    if (!std::ranges::all_of(key, [](unsigned char c) { return std::isdigit(c); })) {
       return key;
     }
     rest.resize(slash);
@@ -128,7 +127,7 @@ void TomlFile::CheckKeys(const std::string& pointer, std::string_view what,
   if (table == nullptr) return;
   if (!table->is_object()) FailValue(pointer, "a table");
   for (const auto& [key, value] : table->items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
+    if (std::ranges::find(known, key) == known.end()) {
       Fail(pointer + "/" + key, fmt::format("{}: unknown key \"{}\" = {}{}", what, key,
                                             Shown(value), Suggestion(key, known)));
     }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/machine/nvml.hpp"
-#include "harness/records/quiet.hpp"
+#include "harness/records/machine.hpp"
 
 namespace sparfuse::harness {
 

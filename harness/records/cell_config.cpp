@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "baselines/composition.hpp"

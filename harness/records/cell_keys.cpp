@@ -1,7 +1,6 @@
 #include "harness/records/cell_keys.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_config.hpp"

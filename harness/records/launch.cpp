@@ -166,8 +166,4 @@ LaunchHosts TakeHostRecord(const std::filesystem::path& directory) {
   return hosts;
 }
 
-TrialLaunch LaunchOf(const json& stored, std::string_view whole) {
-  return RecordOf<TrialLaunch>(stored, whole);
-}
-
 }  // namespace sparfuse::harness

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/records/node.hpp"
@@ -96,6 +95,4 @@ nlohmann::json ToJson(const TrialLaunch& launch);
 // Reads the file of this directory and removes it. Empty if the launch's ranks did not get that
 // far, or died while they wrote it.
 LaunchHosts TakeHostRecord(const std::filesystem::path& directory);
-TrialLaunch LaunchOf(const nlohmann::json& stored, std::string_view whole = "launch");
-
 }  // namespace sparfuse::harness

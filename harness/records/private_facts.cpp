@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <set>
 #include <utility>
 
 #include "harness/files/durable_file.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
@@ -68,10 +67,6 @@ bool MayBeSeen(std::string_view name, std::string_view value) {
   const auto found = kCharacters.find(name);
   if (found == kCharacters.end()) return kAnyValue.contains(name);
   return value.size() <= 64 && value.find_first_not_of(found->second) == std::string_view::npos;
-}
-
-bool IsOfName(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
 }
 
 }  // namespace
@@ -156,10 +151,6 @@ void TakeNames(std::map<std::string, std::string>& environment, PrivateFacts& fa
 
 json ToJson(const PrivateFacts& facts) { return WriteRecord(facts); }
 
-PrivateFacts PrivateFactsOf(const json& stored, std::string_view whole) {
-  return RecordOf<PrivateFacts>(stored, whole);
-}
-
 std::string FailureMessageIn(const std::filesystem::path& directory) {
   try {
     return ReadPrivateFacts(directory).failure;
@@ -176,7 +167,7 @@ void WritePrivateFacts(const std::filesystem::path& directory, const PrivateFact
 PrivateFacts ReadPrivateFacts(const std::filesystem::path& directory) {
   const std::filesystem::path file = directory / kPrivateFile;
   if (!std::filesystem::exists(file)) return {};
-  return PrivateFactsOf(ReadJsonFile(file), file.string());
+  return RecordOf<PrivateFacts>(ReadJsonFile(file), file.string());
 }
 
 }  // namespace sparfuse::harness

@@ -8,12 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/records/launch.hpp"
 #include "harness/records/machine.hpp"
-#include "harness/records/quiet.hpp"
 
 namespace sparfuse::harness {
 
@@ -67,7 +65,6 @@ void TakeNames(TrialLaunch& launch, PrivateFacts& facts);
 void TakeNames(std::map<std::string, std::string>& environment, PrivateFacts& facts);
 
 nlohmann::json ToJson(const PrivateFacts& facts);
-PrivateFacts PrivateFactsOf(const nlohmann::json& stored, std::string_view whole = kPrivateFile);
 
 // The message of a failed trial, for people at this machine; "" if it is not known here.
 std::string FailureMessageIn(const std::filesystem::path& directory);

@@ -359,9 +359,6 @@ RecordKeys KeysOf<ProfileOutcome>() {
   return kKeys;
 }
 
-Profile ProfileOf(const json& stored, std::string_view whole) {
-  return RecordOf<Profile>(stored, whole);
-}
 json ToJson(const Profile& profile) { return WriteRecord(profile); }
 
 Fingerprint FingerprintOf(const json& stored, std::string_view whole) {

@@ -226,7 +226,6 @@ struct ProfileOutcome {
 using ProfileOutcomes = std::vector<ProfileOutcome>;
 
 // Throw Error{kData} naming `whole`, key, value and the expected form.
-Profile ProfileOf(const nlohmann::json& stored, std::string_view whole);
 nlohmann::json ToJson(const Profile& profile);
 Fingerprint FingerprintOf(const nlohmann::json& stored, std::string_view whole = "fingerprint");
 nlohmann::json ToJson(const Fingerprint& fingerprint);

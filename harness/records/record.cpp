@@ -1,12 +1,9 @@
 #include "harness/records/record.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/files/toml_file.hpp"
 

@@ -463,7 +463,7 @@ struct Form<std::vector<Value>> {
     return std::is_same_v<Value, std::string> ? "list of strings" : "list";
   }
   static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
-    const bool good = given.is_array() && std::all_of(given.begin(), given.end(), [&](auto& each) {
+    const bool good = given.is_array() && std::ranges::all_of(given, [&](auto& each) {
                         return Form<Value>::WhatIsWrong(info, each).empty();
                       });
     return good ? "" : std::is_same_v<Value, std::string> ? "a list of strings" : "a list";

@@ -10,7 +10,6 @@
 #include "harness/files/plain_text.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/records/record.hpp"
-#include "harness/records/trial_checks.hpp"
 
 namespace sparfuse::harness {
 
@@ -459,15 +458,11 @@ bool IsOlderTrial(const json& stored) {
   return schema.is_number_integer() && schema < kTrialSchema;
 }
 
-void CheckConfig(const json& config, std::string_view whole) {
-  const KeyPlace place(whole);
-  if (!config.is_object()) place.Expected(config, "an object");
-  CheckConfigAt(place, config);
-}
-
 std::string WhatConfigContradicts(const json& config, const json& trial, std::string_view whole) {
   if (!SaysTheSame(config, trial["config"])) {
-    CheckConfig(config, whole);
+    const KeyPlace place(whole);
+    if (!config.is_object()) place.Expected(config, "an object");
+    CheckConfigAt(place, config);
     if (const std::string hash = ConfigHash(config); trial["config_hash"] != hash) {
       return fmt::format(
           "config_hash: trial.json has {:.12}, and the hash of config.json is {:.12}",

@@ -15,7 +15,6 @@
 #include "harness/records/machine.hpp"
 #include "harness/records/names.hpp"
 #include "harness/records/profile.hpp"
-#include "harness/records/quiet.hpp"
 
 namespace sparfuse::harness {
 
@@ -169,8 +168,10 @@ nlohmann::json ToJson(const MetricValues& metrics);
 nlohmann::json ToJson(const SeriesByFile& series);
 
 // All throw Error{kData} naming the file, the key, its value and the expected form. A trial is also
-// refused if a value is impossible (a negative time), if its status contradicts its checks, if
-// CheckConfig refuses its configuration, or if config_hash is not the configuration's hash.
+// refused if a value is impossible (a negative time), if its status contradicts its checks, if a
+// key of its configuration has a value that cells, or results of others, do not have, or if
+// config_hash is not the configuration's hash. Keys that are missing, or that no cell has, are left
+// to hashes.
 Trial TrialOf(const nlohmann::json& stored, std::string_view whole = "trial.json");
 Outcome OutcomeOf(const nlohmann::json& stored, std::string_view whole = "outcome.json");
 Annotation AnnotationOf(const nlohmann::json& stored, std::string_view whole = "annotation");
@@ -184,11 +185,17 @@ bool IsOfEarlierBundle(const nlohmann::json& stored);
 // that fit no record. There keys were in a list, and values had any form.
 nlohmann::json ReadableOfEarlierBundle(nlohmann::json stored);
 
-// Throws Error{kData} if a key has a value that cells, or results of others, do not have. Keys that
-// are missing, or that no cell has, are left to hashes.
-void CheckConfig(const nlohmann::json& config, std::string_view whole);
 // A configuration in the form in which it leaves: the keys of cells and of others' results, with
 // scrubbed texts.
 nlohmann::json ScrubbedConfig(const nlohmann::json& config, const Scrubber& scrubber);
+
+// Throws Error{kData} if a text of a record, or the name of one of its keys, is no plain text
+// (harness/files/plain_text.hpp). TrialOf and AnnotationOf look themselves.
+void RequirePlainText(const nlohmann::json& stored, std::string_view whole);
+
+// "" or the contradiction between config.json, with which a trial was started, and its trial.json.
+// Throws as TrialOf for the values of its keys. whole: the name of config.json in errors.
+std::string WhatConfigContradicts(const nlohmann::json& config, const nlohmann::json& trial,
+                                  std::string_view whole);
 
 }  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "harness/files/durable_file.hpp"
-#include "harness/store/evidence/open_series.hpp"
+#include "harness/store/evidence/series_file.hpp"
 #include "harness/wording/numbers.hpp"
 #include "harness/wording/table.hpp"
 #include "workloads/catalog/catalog.hpp"

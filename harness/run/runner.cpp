@@ -14,20 +14,16 @@
 
 #include "core/base/clock.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/quiet.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/live/disturbance.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launcher.hpp"
-#include "harness/run/live/launch/session_folder.hpp"
-#include "harness/run/live/launch_end.hpp"
 #include "harness/run/live/live_launches.hpp"
 #include "harness/run/live/outcome.hpp"
 #include "harness/run/live/run_fingerprints.hpp"
-#include "harness/run/model/model_trial.hpp"
-#include "harness/run/plan/needed_profiles.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "harness/run/plan/plan_checks.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/progress.hpp"
@@ -106,12 +102,10 @@ class Runner {
     const std::vector<PlannedTrial> later(waiting, modelled.trials.end());
     SayWhatIsAhead(all, live);
     fingerprints_.Before(live);
-    Progress progress(all.size() + later.size(), options_.progress);
-    RemainingTime remaining(all, later);
-    RunTrials(all, progress, remaining);
-    if (!interrupted_ && !later.empty()) {
-      RunTrials(WithProfiles(later, experiments), progress, remaining);
-    }
+    progress_.emplace(all.size() + later.size(), options_.progress);
+    remaining_.emplace(all, later);
+    RunTrials(all);
+    if (!interrupted_ && !later.empty()) RunTrials(WithProfiles(later, experiments));
     if (fingerprints_.OfTrials() && launches_)
       fingerprints_.After(launches_->Method(store_.results() / "fingerprints" / "hostfile", 1));
     summary_.interrupted = interrupted_;
@@ -203,36 +197,35 @@ class Runner {
     bool skipped = false;  // nothing ran; its failure says why
   };
 
-  void RunTrials(std::span<const PlannedTrial> trials, Progress& progress,
-                 RemainingTime& remaining) {
+  void RunTrials(std::span<const PlannedTrial> trials) {
     const Interruption interruption;
     while (!trials.empty() && !interrupted_) {
       const std::span<const PlannedTrial> launch = FirstLaunch(trials);
-      progress.Begin(NameOf(launch), remaining.Seconds());
+      progress_->Begin(NameOf(launch), remaining_->Seconds());
       for (const EndedTrial& trial : launch.front().config.modelled()
                                          ? std::vector{RunModelled(launch.front())}
-                                         : RunUntilQuiet(launch, progress, remaining)) {
-        Ended(trial, progress, remaining);
+                                         : RunUntilQuiet(launch)) {
+        Ended(trial);
       }
       trials = trials.subspan(launch.size());
-      RunElsewhere(progress, remaining);
+      RunElsewhere();
     }
   }
 
   // Runs trials again that failed on a node that is excluded by now. The failures stay stored.
-  void RunElsewhere(Progress& progress, RemainingTime& remaining) {
+  void RunElsewhere() {
     const std::vector<PlannedTrial> again =
         launches_ ? launches_->TakeFailed() : std::vector<PlannedTrial>();
     if (again.empty() || interrupted_) return;
-    progress.Say(fmt::format("{} trial(s) that failed there run again", again.size()));
-    progress.Expect(again.size());
-    remaining.Insert(again);
-    RunTrials(again, progress, remaining);
+    progress_->Say(fmt::format("{} trial(s) that failed there run again", again.size()));
+    progress_->Expect(again.size());
+    remaining_->Insert(again);
+    RunTrials(again);
   }
 
   // Prints and counts the result of a trial.
-  void Ended(const EndedTrial& ended, Progress& progress, RemainingTime& remaining) {
-    remaining.Done(ended.seconds);
+  void Ended(const EndedTrial& ended) {
+    remaining_->Done(ended.seconds);
     const Trial& trial = ended.trial;
     const bool ok = trial.status == TrialStatus::kOk;
     ++(ok ? summary_.ok : summary_.failed);
@@ -242,17 +235,16 @@ class Runner {
       detail = "disturbed: " + trial.quiet->why;
     }
     if (trial.failure) detail = trial.failure->kind + ": " + trial.failure->message;
-    progress.End(Name(*ended.planned), ended.skipped ? "skipped" : NameOf(trial.status), detail,
-                 ended.seconds, remaining.Seconds());
+    progress_->End(Name(*ended.planned), ended.skipped ? "skipped" : NameOf(trial.status), detail,
+                   ended.seconds, remaining_->Seconds());
   }
 
   static bool IsDisturbed(const Trial& trial) { return trial.quiet && trial.quiet->disturbed; }
 
   // If a trial was disturbed, its whole launch runs again, because compared trials take turns.
-  std::vector<EndedTrial> RunUntilQuiet(std::span<const PlannedTrial> launch, Progress& progress,
-                                        const RemainingTime& remaining) {
+  std::vector<EndedTrial> RunUntilQuiet(std::span<const PlannedTrial> launch) {
     auto begin = std::chrono::steady_clock::now();
-    std::vector<EndedTrial> ended = RunLive(launch, progress);
+    std::vector<EndedTrial> ended = RunLive(launch);
     for (int times = 1; !options_.keep_disturbed && !interrupted_; ++times) {
       const auto disturbed = std::ranges::find_if(ended, [](const EndedTrial& each) {
         return each.trial.status == TrialStatus::kOk && IsDisturbed(each.trial);
@@ -260,13 +252,14 @@ class Runner {
       if (disturbed == ended.end()) break;
       const Quiet quiet = *disturbed->trial.quiet;
       if (!disturbances_->RunsAgain(*disturbed->planned, quiet, times, SecondsSince(begin),
-                                    remaining.Planned())) {
+                                    remaining_->Planned())) {
         break;
       }
       summary_.reruns += ended.size();
-      progress.Say(fmt::format("{} was disturbed ({}) and runs again", NameOf(launch), quiet.why));
+      progress_->Say(
+          fmt::format("{} was disturbed ({}) and runs again", NameOf(launch), quiet.why));
       begin = std::chrono::steady_clock::now();
-      std::vector<EndedTrial> again = RunLive(launch, progress);
+      std::vector<EndedTrial> again = RunLive(launch);
       if (interrupted_) break;  // the earlier results stand
       ended = std::move(again);
     }
@@ -275,7 +268,7 @@ class Runner {
 
   // Runs the trials of one launch. Trials that failed only because of another are launched again at
   // once. Returns the trials that ended, which are all unless the run is interrupted.
-  std::vector<EndedTrial> RunLive(std::span<const PlannedTrial> planned, Progress& progress) {
+  std::vector<EndedTrial> RunLive(std::span<const PlannedTrial> planned) {
     std::vector<EndedTrial> ended;
     std::deque<std::vector<LiveTrial>> launches(1);
     for (const PlannedTrial& trial : planned) {
@@ -290,10 +283,10 @@ class Runner {
         continue;
       }
       std::vector<LiveTrial> again;
-      const bool alone = LaunchOnce(trials, number, ended, again, progress);
+      const bool alone = LaunchOnce(trials, number, ended, again);
       if (again.empty()) continue;
-      progress.Say(fmt::format("{} trial(s) of this launch are launched again{}", again.size(),
-                               alone ? ", one at a time" : ""));
+      progress_->Say(fmt::format("{} trial(s) of this launch are launched again{}", again.size(),
+                                 alone ? ", one at a time" : ""));
       if (!alone) launches.push_back({});
       for (LiveTrial& trial : again) {
         EmptyForAnotherLaunch(trial.directory);
@@ -308,9 +301,8 @@ class Runner {
   // Returns whether the others must be launched one at a time. If the run is interrupted, no trial
   // is left over.
   bool LaunchOnce(const std::vector<LiveTrial>& trials, int number,
-                  std::vector<EndedTrial>& all_ended, std::vector<LiveTrial>& again,
-                  Progress& progress) {
-    EndedLaunch launch = launches_->Run(trials, number, progress);
+                  std::vector<EndedTrial>& all_ended, std::vector<LiveTrial>& again) {
+    EndedLaunch launch = launches_->Run(trials, number, *progress_);
     if (launch.end.end == LaunchResult::End::kInterrupted) {
       for (const LiveTrial& trial : trials) store_.Discard(lock_, trial.id);
       return false;
@@ -336,7 +328,7 @@ class Runner {
                                         launch.timeout_seconds));
       turns.push_back(outcomes.back().turn_seconds);
     }
-    launches_->Judge(ended, outcomes, launch, progress);
+    launches_->Judge(ended, outcomes, launch, *progress_);
     const LaunchTime time = TimeOf(turns, launch.end.seconds, again.empty());
     launch.record.start_seconds = time.start_seconds;
     how.launch = launch.PutNamesApart();
@@ -403,6 +395,8 @@ class Runner {
   RunFingerprints fingerprints_;
   std::optional<Disturbances> disturbances_;
   std::optional<LiveLaunches> launches_;  // only if there are live trials
+  std::optional<Progress> progress_;
+  std::optional<RemainingTime> remaining_;
   RunSummary summary_;
 };
 

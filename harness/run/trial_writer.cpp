@@ -8,7 +8,6 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/outside_part.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/records/private_facts.hpp"
@@ -38,12 +37,8 @@ std::string StemOf(const PlannedTrial& trial, const std::string& origin) {
 TrialWriter::TrialWriter(const Store& store, const StoreLock& lock, SourceState source)
     : store_(store), lock_(lock), source_(std::move(source)) {}
 
-std::string TrialWriter::OriginOf(const std::string& system_hash) const {
-  return harness::OriginOf(lock_, store_.results(), system_hash);
-}
-
 TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
-  const std::string stem = StemOf(trial, OriginOf(HashOf(trial.system)));
+  const std::string stem = StemOf(trial, OriginOf(lock_, store_.results(), HashOf(trial.system)));
   TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
                      store_.CreateTrial(lock_, trial.experiment, trial.part, stem)};
   const std::filesystem::path directory = store_.Directory(config.trial_id);
@@ -67,7 +62,7 @@ Trial TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, Ou
   if (how.across_hosts && how.launch && !how.launch->nodes.empty())
     trial.system = SystemOfNodes(how.launch->nodes);
   trial.system_hash = HashOf(trial.system);
-  trial.origin = OriginOf(trial.system_hash);
+  trial.origin = OriginOf(lock_, store_.results(), trial.system_hash);
   trial.experiment = planned.experiment;
   trial.part = planned.part;
   trial.config = ToJson(planned.config);
@@ -93,7 +88,7 @@ Trial TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, Ou
   WritePrivateFacts(directory, facts);
   for (const auto& entry : std::filesystem::directory_iterator(directory))
     trial.files.push_back(entry.path().filename().string());
-  std::sort(trial.files.begin(), trial.files.end());
+  std::ranges::sort(trial.files);
   store_.Finish(lock_, trial);
   return trial;
 }

@@ -41,8 +41,6 @@ class TrialWriter {
                const HowItRan& how) const;
 
  private:
-  std::string OriginOf(const std::string& system_hash) const;
-
   const Store& store_;
   const StoreLock& lock_;
   SourceState source_;

@@ -5,13 +5,78 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "harness/files/canonical.hpp"
-#include "harness/store/statement.hpp"
+#include "harness/store/evidence/recomputed.hpp"
 
 namespace sparfuse::harness {
+
+// Runs a prepared statement. Parameters are bound in order; Run() makes it ready to be bound again.
+class Statement {
+ public:
+  Statement(const Index& index, const char* sql) : index_(index) {
+    if (sqlite3_prepare_v2(index.database_, sql, -1, &statement_, nullptr) != SQLITE_OK)
+      index_.Fail("prepare");
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  // A bound text must live until Run or the last Step.
+  Statement& Bind(std::string_view text) {
+    return Bound(sqlite3_bind_text(statement_, ++bound_, text.data(), static_cast<int>(text.size()),
+                                   SQLITE_STATIC));
+  }
+  Statement& BindInteger(std::int64_t number) {
+    return Bound(sqlite3_bind_int64(statement_, ++bound_, number));
+  }
+  Statement& BindNumber(double number) {
+    return Bound(sqlite3_bind_double(statement_, ++bound_, number));
+  }
+  // A string, a number or null.
+  Statement& BindJson(const nlohmann::json& value) {
+    if (value.is_string()) return Bind(std::string_view(value.get_ref<const std::string&>()));
+    if (value.is_number_integer()) return BindInteger(value.get<std::int64_t>());
+    if (value.is_number()) return BindNumber(value.get<double>());
+    return Bound(sqlite3_bind_null(statement_, ++bound_));
+  }
+  bool Step() {
+    const int result = sqlite3_step(statement_);
+    if (result != SQLITE_ROW && result != SQLITE_DONE) index_.Fail("run", statement_);
+    return result == SQLITE_ROW;
+  }
+  void Run() {
+    Step();
+    bound_ = 0;
+    sqlite3_reset(statement_);
+  }
+
+  // Valid until the next Step.
+  std::string_view View(int column) const {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    const int size = sqlite3_column_bytes(statement_, column);
+    return text ? std::string_view(text, static_cast<std::size_t>(size)) : std::string_view();
+  }
+  std::string Text(int column) const { return std::string(View(column)); }
+  double Number(int column) const { return sqlite3_column_double(statement_, column); }
+  std::int64_t Integer(int column) const { return sqlite3_column_int64(statement_, column); }
+
+ private:
+  Statement& Bound(int result) {
+    if (result != SQLITE_OK) index_.Fail("bind");
+    return *this;
+  }
+
+  const Index& index_;
+  sqlite3_stmt* statement_ = nullptr;
+  int bound_ = 0;
+};
+
 namespace {
 
 using nlohmann::json;
@@ -43,11 +108,6 @@ CREATE TABLE IF NOT EXISTS left_out(place TEXT PRIMARY KEY, problem TEXT, file_m
 
 const std::vector<std::string> kTables = {"annotation", "check_result", "left_out",
                                           "metric",     "revision",     "trial"};
-
-json ConfigMember(const TrialRow& row, const char* key) {
-  const json& config = row.config;
-  return config.is_object() && config.contains(key) ? config[key] : json();
-}
 
 std::string LaunchText(const RowLaunch& launch) {
   return json{{"id", launch.id},
@@ -199,11 +259,10 @@ void Index::AddTrial(const Trial& trial) {
 void Index::AddTrial(const TrialRow& row) {
   if (!writer_) writer_ = std::make_unique<Writer>(*this);
   const std::string& id = row.trial_id;
-  const json& source = row.provenance["source"];
-  const json density = ConfigMember(row, "density"), batch = ConfigMember(row, "batch_per_worker"),
-             sparsifier = ConfigMember(row, "sparsifier"), link = ConfigMember(row, "link"),
-             gbps = link.is_object() ? link.value("gbps", json()) : json(),
-             commit = source.is_object() ? source.value("commit", json()) : json();
+  const json density = MemberIn(row.config, "density"),
+             batch = MemberIn(row.config, "batch_per_worker"),
+             sparsifier = MemberIn(row.config, "sparsifier"), link = MemberIn(row.config, "link"),
+             gbps = MemberIn(link, "gbps"), commit = MemberIn(row.provenance["source"], "commit");
   writer_->trial.Bind(id).Bind(row.experiment).Bind(row.part).Bind(row.kind).Bind(row.mode);
   writer_->trial.Bind(row.method).Bind(row.workload).BindJson(sparsifier).BindJson(density);
   writer_->trial.BindInteger(row.workers).BindJson(gbps).BindJson(batch);
@@ -255,6 +314,128 @@ void Index::AddAnnotation(const Annotation& annotation) {
 
 void Index::RemoveAnnotation(const std::string& id) {
   Statement(*this, "DELETE FROM annotation WHERE annotation_id = ?").Bind(id).Run();
+}
+
+namespace {
+
+FileStamp StampIn(const Statement& row, int column) {
+  return {row.Integer(column), row.Integer(column + 1), row.Integer(column + 2)};
+}
+
+// Shares one StoredJson among equal texts.
+class SharedTexts {
+ public:
+  explicit SharedTexts(const std::filesystem::path& index) : index_(index) {}
+
+  const StoredJson& Of(std::string_view text, const char* column) {
+    const auto found = known_.find(text);
+    if (found != known_.end()) return found->second;
+    return known_.emplace(text, Own(text, column)).first->second;
+  }
+  // Makes one for a text that no other trial has.
+  StoredJson Own(std::string_view text, const char* column) const {
+    if (!nlohmann::json::accept(text)) {
+      SPARFUSE_THROW(kData, fmt::format("{}: broken JSON in its column {} (sparfuse index "
+                                        "--rebuild makes it again from the trial directories)",
+                                        index_.string(), column));
+    }
+    return StoredJson::OfText(std::string(text));
+  }
+
+ private:
+  const std::filesystem::path& index_;
+  std::map<std::string, StoredJson, std::less<>> known_;
+};
+
+RowLaunch LaunchIn(const nlohmann::json& stored) {
+  return {stored.at("id"), stored.at("trials"), stored.at("start_seconds"), stored.at("rounds"),
+          stored.at("draws")};
+}
+
+// Joins the rows of a query with `rows`. The query is ordered by its first column, `rows` by
+// trial_id.
+template <class Use>
+void Join(std::vector<TrialRow>& rows, Statement& query, const Use& use) {
+  std::size_t at = 0;
+  while (query.Step()) {
+    const std::string_view id = query.View(0);
+    int order = -1;
+    while (at < rows.size() && (order = rows[at].trial_id.compare(id)) < 0) ++at;
+    if (at < rows.size() && order == 0) use(rows[at], query);
+  }
+}
+
+}  // namespace
+
+std::map<std::string, IndexedFile> Index::LeftOut() const {
+  std::map<std::string, IndexedFile> files;
+  Statement row(*this, "SELECT place, file_mtime_ns, file_size, file_inode, problem FROM left_out");
+  while (row.Step()) files[row.Text(0)] = {StampIn(row, 1), true, row.Text(4)};
+  return files;
+}
+
+std::map<std::string, IndexedFile> Index::Files() const {
+  std::map<std::string, IndexedFile> files = LeftOut();
+  Statement row(*this, "SELECT trial_id, file_mtime_ns, file_size, file_inode FROM trial");
+  while (row.Step()) files[row.Text(0)] = {StampIn(row, 1), false, ""};
+  return files;
+}
+
+std::set<std::string> Index::AnnotationIds() const {
+  std::set<std::string> ids;
+  Statement statement(*this, "SELECT annotation_id FROM annotation");
+  while (statement.Step()) ids.insert(statement.Text(0));
+  return ids;
+}
+
+std::vector<TrialRow> Index::Rows() const {
+  std::vector<TrialRow> rows;
+  SharedTexts texts(path_);
+  Statement trial(*this,
+                  "SELECT trial_id, experiment, part, kind, mode, method, workload, config_hash, "
+                  "system_hash, origin, original_id, status, failure_kind, directory, "
+                  " started_utc, workers, block, seed, seconds, config_json, system_json, "
+                  "provenance_json, revisions_json, "
+                  "launch_json, quiet_json, contradiction, "
+                  "file_mtime_ns, file_size, file_inode FROM trial");
+  while (trial.Step()) {
+    TrialRow& row = rows.emplace_back();
+    std::string* const words[] = {
+        &row.trial_id,    &row.experiment, &row.part,         &row.kind,        &row.mode,
+        &row.method,      &row.workload,   &row.config_hash,  &row.system_hash, &row.origin,
+        &row.original_id, &row.status,     &row.failure_kind, &row.directory,   &row.started_utc};
+    int column = 0;
+    for (std::string* word : words) *word = trial.View(column++);
+    row.workers = static_cast<int>(trial.Integer(column++));
+    row.block = static_cast<int>(trial.Integer(column++));
+    row.seed = trial.Integer(column++);
+    row.seconds = trial.Number(column++);
+    row.config = texts.Of(trial.View(column++), "config_json");
+    row.system = texts.Of(trial.View(column++), "system_json");
+    row.provenance = texts.Of(trial.View(column++), "provenance_json");
+    row.revisions = texts.Of(trial.View(column++), "revisions_json");
+    row.launch = LaunchIn(texts.Own(trial.View(column++), "launch_json"));
+    row.quiet = texts.Own(trial.View(column++), "quiet_json");
+    row.contradiction = trial.View(column++);
+    row.stamp = StampIn(trial, column);
+  }
+  std::ranges::sort(rows, {}, &TrialRow::trial_id);
+  Statement metric(*this, "SELECT trial_id, name, value, unit FROM metric ORDER BY trial_id, name");
+  Join(rows, metric, [](TrialRow& row, const Statement& s) {
+    row.metrics.Set(s.View(1), s.Number(2));
+    row.units.Set(s.View(1), s.View(3));
+  });
+  Statement failed(*this,
+                   "SELECT trial_id, name FROM check_result WHERE NOT passed ORDER BY trial_id, "
+                   "name");
+  Join(rows, failed,
+       [](TrialRow& row, const Statement& s) { row.failed_checks.push_back(s.Text(1)); });
+  Statement annotation(*this,
+                       "SELECT trial_id, reason FROM annotation ORDER BY trial_id, annotation_id");
+  Join(rows, annotation,
+       [](TrialRow& row, const Statement& s) { row.annotations.push_back(s.Text(1)); });
+  SortByAge(rows);
+  return rows;
 }
 
 }  // namespace sparfuse::harness

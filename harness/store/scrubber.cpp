@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/records/private_facts.hpp"
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 
@@ -22,8 +22,6 @@ constexpr std::size_t kLongestText = 300, kLongestData = 65536, kLongestPlace = 
 bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
-
-bool IsOfName(char c) { return IsAlnum(c) || c == '-' || c == '_' || c == '.'; }
 
 // Whether a character ends a possible path or token within a sentence.
 bool Separates(char c) {
@@ -67,7 +65,7 @@ enum class Relative { kPath, kName };  // meaning of "a/b/c"; "images/s" never i
 
 std::string_view WithoutFolders(std::string_view word, Relative relative) {
   const bool path = word.starts_with('/') || word.starts_with('~') || word.starts_with("..") ||
-                    (relative == Relative::kPath && std::count(word.begin(), word.end(), '/') > 1);
+                    (relative == Relative::kPath && std::ranges::count(word, '/') > 1);
   if (!path) return word;
   while (word.ends_with('/')) word.remove_suffix(1);
   word.remove_prefix(word.rfind('/') + 1);  // npos + 1 removes nothing
@@ -142,7 +140,7 @@ bool IsWordOfLetters(std::string_view text) {
 bool IsControl(char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }
 
 bool IsHash(std::string_view text) {
-  return text.size() <= 64 && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+  return text.size() <= 64 && std::ranges::all_of(text, [](unsigned char c) {
            return std::isxdigit(c) != 0 && std::isupper(c) == 0;
          });
 }
@@ -150,7 +148,7 @@ bool IsHash(std::string_view text) {
 bool IsPlace(std::string_view text) {
   return text.size() <= kLongestPlace && !text.starts_with('/') &&
          text.find("..") == std::string_view::npos && text.find("//") == std::string_view::npos &&
-         std::all_of(text.begin(), text.end(), [](char c) {
+         std::ranges::all_of(text, [](char c) {
            return IsOfName(c) || c == '/' || c == '@' || c == '+' || c == ':';
          });
 }
@@ -207,17 +205,12 @@ void PrivateNames::Add(const PrivateFacts& facts) {
   users.insert(facts.users.begin(), facts.users.end());
 }
 
-PrivateNames PrivateNames::OfThisMachine() {
+PrivateNames PrivateNames::OfTrials(const std::vector<TrialRow>& rows,
+                                    const std::filesystem::path& results) {
   PrivateNames names;
   char host[256] = {};
   if (::gethostname(host, sizeof(host) - 1) == 0) names.AddHost(host);
   names.users = CurrentUsers();
-  return names;
-}
-
-PrivateNames PrivateNames::OfTrials(const std::vector<TrialRow>& rows,
-                                    const std::filesystem::path& results) {
-  PrivateNames names = OfThisMachine();
   for (const TrialRow& row : rows) names.Add(ReadPrivateFacts(results / row.directory));
   return names;
 }
@@ -249,10 +242,6 @@ std::string TextScrubber::Scrubbed(const std::string& text, Leaves as) const {
   const bool stays = as == Leaves::kOption && IsWordOfLetters(text);
   return WithoutSecrets(Cut(stays ? text : WithoutNames(text, names_), kLongestData),
                         Relative::kName);
-}
-
-bool TextScrubber::HasName(const std::string& text) const {
-  return WithoutNames(text, names_) != text;
 }
 
 namespace {

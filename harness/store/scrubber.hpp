@@ -20,9 +20,8 @@ struct PrivateNames {
   // With its short form. localhost says nothing, and is a word of many sentences.
   void AddHost(const std::string& name);
   void Add(const PrivateFacts& facts);
-  // The names of this machine and of this user.
-  static PrivateNames OfThisMachine();
-  // Those, and whom the private.json of trials of the store in `results` name.
+  // The names of this machine and of this user, and those that the private.json of trials of the
+  // store in `results` name.
   static PrivateNames OfTrials(const std::vector<TrialRow>& rows,
                                const std::filesystem::path& results);
 };
@@ -38,8 +37,6 @@ class TextScrubber : public Scrubber {
  public:
   explicit TextScrubber(PrivateNames names = {}) : names_(std::move(names)) {}
   std::string Scrubbed(const std::string& text, Leaves as) const override;
-  // Whether it contains the name of a host or a user.
-  bool HasName(const std::string& text) const;
 
  private:
   PrivateNames names_;

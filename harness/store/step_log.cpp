@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 
@@ -194,9 +193,7 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   MetricValues metrics;
   if (slowest.empty()) return metrics;
   const auto median = [&](const std::function<double(const StepRecord&)>& of) {
-    std::vector<double> values;
-    for (const StepRecord& step : slowest) values.push_back(of(step));
-    return Median(values);
+    return Median(Collect(slowest, of));
   };
   const auto add = [&](const char* name, double value, std::string unit) {
     metrics[name] = MetricValue(value, std::move(unit));

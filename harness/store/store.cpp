@@ -4,13 +4,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <future>
 #include <set>
+#include <system_error>
+#include <thread>
 
+#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/private_facts.hpp"
-#include "harness/store/read_trials.hpp"
+#include "harness/records/trial.hpp"
+#include "harness/store/evidence/recomputed.hpp"
+#include "harness/store/patience.hpp"
 #include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
@@ -82,6 +92,97 @@ void FollowAnnotations(Index& index, const std::vector<Annotation>& annotations)
 
 void Append(const std::vector<std::string>& more, std::vector<std::string>& problems) {
   problems.insert(problems.end(), more.begin(), more.end());
+}
+
+constexpr std::size_t kBatch = 256;  // files whose content is in memory at once, for two batches
+
+// A trial.json that was read, and checked for the facts on which readers rely.
+struct ReadTrial {
+  TrialRow row;         // valid if `problem` is "" and `older` false
+  std::string problem;  // why it is left out: a sentence that begins with the file
+  bool older = false;   // of an older schema: left out, and counted by the caller
+};
+
+// "" or how trial.json contradicts the trial's original configuration.
+std::string WhatItsConfigContradicts(const fs::path& directory, const json& trial) {
+  const fs::path file = directory / "config.json";
+  if (!SomethingIsAt(file)) return "";
+  try {
+    return WhatConfigContradicts(ReadJsonFile(file), trial, file.native());
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+ReadTrial Read(const fs::path& trials, const TrialFile& file) {
+  ReadTrial read;
+  const fs::path directory = trials / file.place;
+  const auto leave_out = [&](const std::string& where, const std::string& why) {
+    read.problem = fmt::format("{}: {}; left out", where, why);
+  };
+  try {
+    const std::string name = (directory / "trial.json").string();
+    const json stored = ReadJsonFile(name, "layout");  // the layout is a third of it, and in no row
+    if (IsOlderTrial(stored)) {
+      read.older = true;
+      return read;
+    }
+    const Trial trial = TrialOf(stored, name);
+    if (trial.trial_id != file.place) {
+      leave_out(name, fmt::format("trial_id: expected \"{}\", its place", file.place));
+    } else if (const std::string wrong = WhatItsConfigContradicts(directory, stored);
+               !wrong.empty()) {
+      leave_out(directory.string(), wrong);
+    } else {
+      read.row = RowOf(trial);
+      read.row.contradiction = RecomputeMetrics(trial, directory).differs;
+      read.row.stamp = file.stamp;
+      // The index needs these texts. They are made here, where several threads run.
+      for (const StoredJson* text : {&read.row.config, &read.row.system, &read.row.provenance,
+                                     &read.row.revisions, &read.row.quiet})
+        text->Text();
+    }
+  } catch (const Error& error) {
+    read.problem = fmt::format("{}; left out", error.what());
+  } catch (const std::exception& error) {  // such an error does not name the file
+    leave_out((directory / "trial.json").string(), error.what());
+  }
+  return read;
+}
+
+std::vector<ReadTrial> ReadAtOnce(const fs::path& trials, std::span<const TrialFile> files) {
+  std::vector<ReadTrial> read(files.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < files.size();) read[i] = Read(trials, files[i]);
+  };
+  const auto most = static_cast<std::size_t>(Processors());
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < std::min(most, files.size() / 8 + 1); ++i) others.emplace_back(work);
+  work();
+  others.clear();  // joins
+  return read;
+}
+
+// Reads `files` on all cores and hands each to `use`, on the caller's thread and in their order.
+void ReadTrialFiles(const fs::path& trials, std::span<const TrialFile> files,
+                    const std::function<void(const TrialFile&, ReadTrial)>& use) {
+  Patience patience;
+  const auto batch = [&](std::size_t begin) {
+    return files.subspan(begin, std::min(kBatch, files.size() - begin));
+  };
+  // Reads the next batch while the caller uses one.
+  std::vector<ReadTrial> read = ReadAtOnce(trials, batch(0));
+  for (std::size_t begin = 0; begin < files.size(); begin += kBatch) {
+    std::future<std::vector<ReadTrial>> next;
+    if (begin + kBatch < files.size()) {
+      next = std::async(std::launch::async,
+                        [&, begin] { return ReadAtOnce(trials, batch(begin + kBatch)); });
+    }
+    for (std::size_t i = 0; i < read.size(); ++i) use(files[begin + i], std::move(read[i]));
+    patience.Note(begin + read.size(), "trials read", files.size());
+    if (next.valid()) read = next.get();
+  }
 }
 
 // The rows of a read-only index, updated to the directories.
@@ -186,7 +287,7 @@ std::vector<Annotation> Store::ReadAnnotations(std::vector<std::string>& problem
     }
     if (failed) problems.push_back(fmt::format("{}: {}", folder.string(), failed.message()));
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   std::vector<Annotation> annotations;
   for (const auto& file : files) {
     try {
@@ -315,6 +416,105 @@ std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
 std::vector<TrialRow> Store::ReadRows() const {
   if (!Index::IsThere(index_path())) return {};
   return Index::OpenToRead(index_path()).Rows();
+}
+
+namespace {
+
+// A folder of the trash is named after the second of its creation: 20260131T123456Z.
+std::string StampNow() {
+  std::string stamp;
+  for (const char c : UtcNow().substr(0, 19)) {
+    if (c != '-' && c != ':') stamp += c;
+  }
+  return stamp + "Z";
+}
+
+// The time in a stamp; nothing if `name` is no stamp.
+std::optional<std::time_t> TimeOf(const std::string& name) {
+  std::tm utc{};
+  const char* end = ::strptime(name.c_str(), "%Y%m%dT%H%M%SZ", &utc);
+  const bool whole = end != nullptr && *end == '\0' && name.size() == 16;
+  return whole ? std::optional(::timegm(&utc)) : std::nullopt;
+}
+
+bool IsFolder(const fs::path& path) {
+  std::error_code none;
+  return fs::is_directory(fs::symlink_status(path, none));  // a link to a folder does not count
+}
+
+// Whether a trial's directory may have this name: "...-b3-1".
+bool IsTrialName(std::string_view name) {
+  static const Expression kEnd("-b[0-9]+-[0-9]+$", "the name of a trial");
+  return kEnd.FoundIn(name);
+}
+
+enum class Is { kOurs, kEmpty, kUnknown };
+
+Is Recognise(const fs::path& directory, const std::string& place) {
+  if (!IsFolder(directory)) return Is::kUnknown;
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(directory / "trial.json", error))) return Is::kUnknown;
+  if (fs::exists(fs::symlink_status(directory / "config.json", error))) {
+    try {
+      const nlohmann::json config = ReadJsonFile(directory / "config.json");
+      const bool ours =
+          config.is_object() && config.contains("trial_id") && config["trial_id"] == place;
+      return ours ? Is::kOurs : Is::kUnknown;
+    } catch (const Error&) {
+      return Is::kUnknown;  // our files are whole or missing, so it is another's
+    }
+  }
+  if (!IsTrialName(directory.filename().string())) return Is::kUnknown;
+  bool any = false;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (entry.path().filename() != "config.json.tmp") return Is::kUnknown;
+    any = true;
+  }
+  return error ? Is::kUnknown : any ? Is::kOurs : Is::kEmpty;
+}
+
+[[noreturn]] void Fail(const fs::path& from, const fs::path& to, const std::error_code& error) {
+  SPARFUSE_THROW(
+      kData, fmt::format("cannot move {} to {}: {}", from.string(), to.string(), error.message()));
+}
+
+}  // namespace
+
+std::optional<fs::path> Trash::Take(const fs::path& directory, const std::string& place) const {
+  const Is is = Recognise(directory, place);
+  if (is == Is::kUnknown) return std::nullopt;
+  if (is == Is::kEmpty) {
+    ::rmdir(directory.c_str());  // fails if a file has appeared meanwhile
+    return fs::path();
+  }
+  const std::string stamp = StampNow();
+  fs::path to = folder_ / stamp / place;
+  for (int number = 2; fs::exists(fs::symlink_status(to)); ++number)
+    to = folder_ / stamp / (place + "." + std::to_string(number));
+  MakeDirectories(to.parent_path());
+  std::error_code error;
+  fs::rename(directory, to, error);
+  if (error == std::errc::cross_device_link) {  // the experiment's folder is a link
+    error.clear();
+    fs::copy(directory, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+    if (error) Fail(directory, to, error);
+    fs::remove_all(directory, error);
+  }
+  if (error) Fail(directory, to, error);
+  return to;
+}
+
+std::vector<fs::path> Trash::Empty(std::chrono::hours age) const {
+  std::vector<fs::path> old;
+  std::error_code none;
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() - age);
+  for (const auto& entry : fs::directory_iterator(folder_, none)) {
+    const auto made = TimeOf(entry.path().filename().string());
+    if (made && *made <= now && IsFolder(entry.path())) old.push_back(entry.path());
+  }
+  std::ranges::sort(old);
+  for (const fs::path& folder : old) fs::remove_all(folder);
+  return old;
 }
 
 }  // namespace sparfuse::harness

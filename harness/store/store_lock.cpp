@@ -59,7 +59,7 @@ Holder ReadHolder(int fd) {
 std::string CommandOf(const std::string& pid) {
   try {
     std::string command = ReadFile("/proc/" + pid + "/cmdline");
-    std::replace(command.begin(), command.end(), '\0', ' ');
+    std::ranges::replace(command, '\0', ' ');
     while (!command.empty() && command.back() == ' ') command.pop_back();
     return command;
   } catch (const Error&) {

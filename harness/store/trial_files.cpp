@@ -31,7 +31,7 @@ FileStamp Stamp(const struct stat& status) {
 
 // Whether an experiment, a part or a trial may have this name.
 bool IsPlaceName(const std::string& name) {
-  return name.front() != '.' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+  return name.front() != '.' && std::ranges::all_of(name, [](unsigned char c) {
            return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '@' || c == '+';
          });
 }
@@ -46,7 +46,7 @@ class Walk {
     Enter("", 0);
     while (!links_.empty()) {  // links found behind a link wait for their turn
       std::vector<std::string> links = std::exchange(links_, {});
-      std::sort(links.begin(), links.end());
+      std::ranges::sort(links);
       for (const std::string& link : links) EnterLink(link);
     }
     Sort();
@@ -60,7 +60,7 @@ class Walk {
   };
 
   void EnterLink(const std::string& place) {
-    const std::size_t level = static_cast<std::size_t>(std::count(place.begin(), place.end(), '/'));
+    const std::size_t level = static_cast<std::size_t>(std::ranges::count(place, '/'));
     const bool found = Enter(place, level + 1);
     if (!found) unknown_.push_back(place);
   }
@@ -168,9 +168,8 @@ class Walk {
   void Sort() {
     listing_.unknown = std::move(unknown_);
     for (auto* places : {&listing_.unfinished, &listing_.unknown, &listing_.problems})
-      std::sort(places->begin(), places->end());
-    std::sort(listing_.finished.begin(), listing_.finished.end(),
-              [](const TrialFile& a, const TrialFile& b) { return a.place < b.place; });
+      std::ranges::sort(*places);
+    std::ranges::sort(listing_.finished, {}, &TrialFile::place);
   }
 
   const fs::path trials_;

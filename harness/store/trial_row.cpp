@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -12,6 +11,7 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/machine/binding.hpp"
+#include "harness/store/evidence/recomputed.hpp"
 
 namespace sparfuse::harness {
 
@@ -62,11 +62,6 @@ const json& Member(const json& object, const char* key) {
   if (!object.is_object()) return null;
   const auto found = object.find(key);
   return found == object.end() ? null : *found;
-}
-
-std::string TextOf(const json& object, const char* key) {
-  const json& value = Member(object, key);
-  return value.is_string() ? value.get<std::string>() : "";
 }
 
 // The digits that end a trial's id: 11 of "...-b0-11".
@@ -177,7 +172,7 @@ bool RanAlike(const TrialRow& one, const TrialRow& other) {
 }
 
 void SortByAge(std::vector<TrialRow>& rows) {
-  std::sort(rows.begin(), rows.end(), [](const TrialRow& a, const TrialRow& b) {
+  std::ranges::sort(rows, [](const TrialRow& a, const TrialRow& b) {
     if (a.started_utc != b.started_utc) return a.started_utc < b.started_utc;
     return std::make_tuple(RunningNumber(a.trial_id), std::string_view(a.trial_id)) <
            std::make_tuple(RunningNumber(b.trial_id), std::string_view(b.trial_id));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/run/live/launch/launch_watch.hpp"
-#include "harness/run/plan/turns.hpp"
+#include "harness/run/plan/shared_launch.hpp"
 #include "harness/worker/rank/timing.hpp"
 #include "harness/worker/training.hpp"
 

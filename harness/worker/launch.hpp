@@ -42,8 +42,8 @@ class Turns {
 // `trials`: this rank in each of them, in the launch's order; equal on all ranks. A single trial
 // runs all its steps in a row. Several are set up and warmed up one after another. Then, round by
 // round, in an order shuffled by the first one's seed, each runs its few steps of the round
-// (harness/run/plan/turns.hpp). Collective. Throws the error of the trial whose turn it is, which
-// ends the launch, too.
+// (harness/run/plan/shared_launch.hpp). Collective. Throws the error of the trial whose turn it is,
+// which ends the launch, too.
 void RunTrainings(std::span<const Rank> trials, Turns& turns);
 
 }  // namespace sparfuse::harness

@@ -3,7 +3,7 @@
 #include <system_error>
 #include <utility>
 
-#include "harness/run/live/launch_end.hpp"
+#include "harness/run/live/outcome.hpp"
 #include "harness/worker/launch.hpp"
 #include "harness/worker/rank/timing.hpp"
 

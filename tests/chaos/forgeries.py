@@ -2,7 +2,7 @@
 trial's name, the list of files, `config.json` and `outcome.json` agree, and where the forgery wants it,
 metrics, rounds and spans are made again from the forged series.
 
-A forgery is a function that changes a Forged trial. `all_of(kind)` lists those that fit a trial.
+A forgery is a function that changes a Forged trial, in the list FORGERIES.
 """
 
 import copy
@@ -273,6 +273,29 @@ def forge(*facts, name=None, unnoticed=False):
     return register
 
 
+def forge_all(*rows):
+    """Registers forgeries of one change: (name, fact, whether the trial fits, the change). With True behind them
+    metrics are made again.
+    """
+    for name, fact, fits, change, *again in rows:
+        @forge(fact, name=name)
+        def changed(trial, fits=fits, change=change, again=again):
+            need(fits(trial))
+            change(trial)
+            if again:
+                trial.make_again()
+
+
+# Trials that a forgery may fit.
+any_trial, is_live, is_emulated = (lambda t: True), (lambda t: t.is_live), (lambda t: t.cell["mode"] == "emulated")
+is_profile, is_cell = (lambda t: t.cell["kind"] == "profile"), (lambda t: t.cell["kind"] != "profile")
+
+
+def halve(rows, *columns):
+    for column in columns:
+        rows[column] = (rows[column] * 0.5).astype(rows.dtype[column])
+
+
 METRICS = ("achieved_density", "align_wait_seconds", "backward_seconds", "compute_utilisation", "decompress_seconds",
            "exchanges", "exposed_communication_seconds", "final_loss", "final_metric", "forward_seconds",
            "local_seconds", "loss", "messages_sent", "other_seconds", "payload_bytes", "received_bytes",
@@ -302,13 +325,13 @@ def _column(name):
     @forge(f"steps.npy: {name}", name=f"steps.npy: {name} is lower in every row")
     def lower(trial):
         need(name in trial.steps.dtype.names and np.any(trial.steps[name] != 0))
-        trial.steps[name] = (trial.steps[name] * 0.5).astype(trial.steps.dtype[name])
+        halve(trial.steps, name)
 
     @forge(f"steps.npy: {name}", name=f"steps.npy: {name} is lower, and metrics are made again",
            unnoticed=name in ("loss", "residual_norm"))
     def lower_and_again(trial):
         need(name in trial.steps.dtype.names and np.any(trial.steps[name] != 0))
-        trial.steps[name] = (trial.steps[name] * 0.5).astype(trial.steps.dtype[name])
+        halve(trial.steps, name)
         trial.make_again()
 
 
@@ -352,22 +375,14 @@ def all_times_are_halved(trial):
     need(trial.cell["mode"] == "measured")
 
 
-@forge("rounds")
-def rounds_are_faster(trial):
-    need(trial.trial.get("rounds"))
-    trial.both("rounds", [0.5 * each for each in trial.trial["rounds"]])
-
-
-@forge("rounds")
-def a_round_is_missing(trial):
-    need(len(trial.trial.get("rounds") or []) > 1)
-    trial.both("rounds", trial.trial["rounds"][:-1])
-
-
-@forge("draws")
-def draws_are_better(trial):
-    need(trial.trial.get("draws"))
-    trial.both("draws", {name: [0.5 * each for each in of] for name, of in trial.trial["draws"].items()})
+forge_all(
+    ("rounds_are_faster", "rounds", lambda t: t.trial.get("rounds"),
+     lambda t: t.both("rounds", [0.5 * each for each in t.trial["rounds"]])),
+    ("a_round_is_missing", "rounds", lambda t: len(t.trial.get("rounds") or []) > 1,
+     lambda t: t.both("rounds", t.trial["rounds"][:-1])),
+    ("draws_are_better", "draws", lambda t: t.trial.get("draws"),
+     lambda t: t.both("draws", {name: [0.5 * each for each in of] for name, of in t.trial["draws"].items()})),
+)
 
 
 @forge("draws")
@@ -378,6 +393,30 @@ def a_trial_that_ran_has_draws(trial):
 
 
 # Kind and mode.
+
+forge_all(
+    ("an_emulated_trial_is_called_measured", "config.mode", is_emulated,
+     lambda t: t.cell.update(mode="measured", link=None)),
+    ("an_emulated_trial_loses_its_link", "config.link", is_emulated, lambda t: t.cell.update(link=None)),
+    ("a_measured_trial_is_called_emulated", "config.mode",
+     lambda t: t.cell["mode"] == "measured" and t.cell["kind"] != "profile",
+     lambda t: t.cell.update(mode="emulated", link={"gbps": 1e-4, "alpha_us": 100.0})),
+    ("a_convergence_trial_is_called_throughput", "config.kind", lambda t: t.cell["kind"] == "convergence",
+     lambda t: t.cell.update(kind="throughput", evaluate_every=None, target=None)),
+    ("a_throughput_trial_is_called_convergence", "config.kind",
+     lambda t: t.cell["kind"] == "throughput" and t.is_live,
+     lambda t: t.cell.update(kind="convergence", evaluate_every=2, target=0.5)),
+    ("a_throughput_trial_states_a_final_metric", "config.kind",
+     lambda t: t.cell["kind"] == "throughput" and t.is_live,
+     lambda t: t.state("final_metric", 0.99, "accuracy")),
+    ("a_profile_is_called_throughput", "config.kind", is_profile, lambda t: t.cell.update(kind="throughput")),
+    ("a_trial_is_called_invalid", "status", any_trial, lambda t: t.both("status", "invalid")),
+    ("a_check_failed_and_nobody_says", "checks", lambda t: t.trial["checks"],
+     lambda t: t.outcome.update(checks={name: False for name in t.outcome["checks"]})),
+    ("checks_are_taken_out", "checks", lambda t: t.trial["checks"], lambda t: t.both("checks", {})),
+    ("a_trial_is_called_older", "schema", any_trial, lambda t: t.trial.update(schema=2)),
+)
+
 
 def name_engine(trial, one, other):
     """Says of the trial's code that it was the other engine's."""
@@ -426,70 +465,6 @@ def a_modelled_trial_is_made_to_look_measured(trial):
         trial.state(name, 0, {"loss": "nats", "tensors_missing": "tensors"}.get(name, ""))
 
 
-@forge("config.mode")
-def an_emulated_trial_is_called_measured(trial):
-    need(trial.cell["mode"] == "emulated")
-    trial.cell.update(mode="measured", link=None)
-
-
-@forge("config.link")
-def an_emulated_trial_loses_its_link(trial):
-    need(trial.cell["mode"] == "emulated")
-    trial.cell["link"] = None
-
-
-@forge("config.mode")
-def a_measured_trial_is_called_emulated(trial):
-    need(trial.cell["mode"] == "measured" and trial.cell["kind"] != "profile")
-    trial.cell.update(mode="emulated", link={"gbps": 1e-4, "alpha_us": 100.0})
-
-
-@forge("config.kind")
-def a_convergence_trial_is_called_throughput(trial):
-    need(trial.cell["kind"] == "convergence")
-    trial.cell.update(kind="throughput", evaluate_every=None, target=None)
-
-
-@forge("config.kind")
-def a_throughput_trial_is_called_convergence(trial):
-    need(trial.cell["kind"] == "throughput" and trial.is_live)
-    trial.cell.update(kind="convergence", evaluate_every=2, target=0.5)
-
-
-@forge("config.kind")
-def a_throughput_trial_states_a_final_metric(trial):
-    need(trial.cell["kind"] == "throughput" and trial.is_live)
-    trial.state("final_metric", 0.99, "accuracy")
-
-
-@forge("config.kind")
-def a_profile_is_called_throughput(trial):
-    need(trial.cell["kind"] == "profile")
-    trial.cell["kind"] = "throughput"
-
-
-@forge("status")
-def a_trial_is_called_invalid(trial):
-    trial.both("status", "invalid")
-
-
-@forge("checks")
-def a_check_failed_and_nobody_says(trial):
-    need(trial.trial["checks"])
-    trial.outcome["checks"] = {name: False for name in trial.outcome["checks"]}
-
-
-@forge("checks")
-def checks_are_taken_out(trial):
-    need(trial.trial["checks"])
-    trial.both("checks", {})
-
-
-@forge("schema")
-def a_trial_is_called_older(trial):
-    trial.trial["schema"] = 2
-
-
 @forge("schema")
 def a_trial_is_called_older_and_its_throughput_is_better(trial):
     trial.trial["schema"] = 2
@@ -498,23 +473,22 @@ def a_trial_is_called_older_and_its_throughput_is_better(trial):
 
 # Batch, ranks, units.
 
-@forge("config.batch_per_worker")
-def the_batch_is_doubled(trial):
-    need(trial.cell["kind"] != "profile")
-    trial.cell["batch_per_worker"] *= 2
-
-
-@forge("config.batch_per_worker")
-def the_batch_is_doubled_and_so_is_the_throughput(trial):
-    trial.cell["batch_per_worker"] *= 2
-    trial.make_again()
-
-
-@forge("config.accumulation")
-def accumulation_is_doubled_and_so_is_the_throughput(trial):
-    need(trial.is_live)
-    trial.cell["accumulation"] *= 2
-    trial.make_again()
+forge_all(
+    ("the_batch_is_doubled", "config.batch_per_worker", is_cell,
+     lambda t: t.cell.update(batch_per_worker=t.cell["batch_per_worker"] * 2)),
+    ("the_batch_is_doubled_and_so_is_the_throughput", "config.batch_per_worker", any_trial,
+     lambda t: t.cell.update(batch_per_worker=t.cell["batch_per_worker"] * 2), True),
+    ("accumulation_is_doubled_and_so_is_the_throughput", "config.accumulation", is_live,
+     lambda t: t.cell.update(accumulation=t.cell["accumulation"] * 2), True),
+    ("the_cell_has_more_steps", "config.steps", any_trial, lambda t: t.cell.update(steps=t.cell["steps"] + 5)),
+    ("the_cell_has_more_warm_up", "config.warmup_steps", is_cell,
+     lambda t: t.cell.update(warmup_steps=t.cell["warmup_steps"] + 3)),
+    ("the_density_is_a_tenth", "config.density", lambda t: t.cell.get("sparsifier") in ("topk", "randomk"),
+     lambda t: t.cell.update(density=t.cell["density"] / 10)),
+    ("the_sparsifier_is_another", "config.sparsifier", lambda t: t.cell.get("sparsifier", "none") != "none",
+     lambda t: t.cell.update(sparsifier="gaussiank")),
+    ("the_method_is_another", "config.method", is_cell, lambda t: t.cell.update(method="zen")),
+)
 
 
 @forge("config.workers")
@@ -573,11 +547,8 @@ def the_workload_is_unknown_and_has_more_units(trial):
 
 
 @forge("layout")
-def a_tensor_is_smaller_in_another_revision(trial):
+def a_tensor_is_smaller(trial):
     need(trial.is_live)
-    for part in trial.trial["revisions"]:
-        if part.startswith("workload:"):
-            trial.trial["revisions"][part] += 7
     layout = copy.deepcopy(trial.trial["layout"])
     layout[0]["shape"], layout[0]["numel"] = [3], 3
     trial.both("layout", layout)
@@ -586,13 +557,12 @@ def a_tensor_is_smaller_in_another_revision(trial):
 
 
 @forge("layout")
-def a_tensor_is_smaller(trial):
+def a_tensor_is_smaller_in_another_revision(trial):
     need(trial.is_live)
-    layout = copy.deepcopy(trial.trial["layout"])
-    layout[0]["shape"], layout[0]["numel"] = [3], 3
-    trial.both("layout", layout)
-    trial.steps["achieved_density"] = trial.steps["selected"] / trial.elements()
-    trial.make_again()
+    for part in trial.trial["revisions"]:
+        if part.startswith("workload:"):
+            trial.trial["revisions"][part] += 7
+    a_tensor_is_smaller(trial)
 
 
 @forge("layout")
@@ -610,35 +580,6 @@ def the_layout_is_taken_out_and_the_density_is_lower(trial):
     trial.state("achieved_density", trial.metric("achieved_density") * 0.1)
 
 
-@forge("config.steps")
-def the_cell_has_more_steps(trial):
-    trial.cell["steps"] += 5
-
-
-@forge("config.warmup_steps")
-def the_cell_has_more_warm_up(trial):
-    need(trial.cell["kind"] != "profile")
-    trial.cell["warmup_steps"] += 3
-
-
-@forge("config.density")
-def the_density_is_a_tenth(trial):
-    need(trial.cell.get("sparsifier") in ("topk", "randomk"))
-    trial.cell["density"] /= 10
-
-
-@forge("config.sparsifier")
-def the_sparsifier_is_another(trial):
-    need(trial.cell.get("sparsifier", "none") != "none")
-    trial.cell["sparsifier"] = "gaussiank"
-
-
-@forge("config.method")
-def the_method_is_another(trial):
-    need(trial.cell["kind"] != "profile")
-    trial.cell["method"] = "zen"
-
-
 @forge("config.method")
 def a_dense_trial_is_called_sparse(trial):
     need(trial.cell.get("method") == "dense" and trial.is_live)
@@ -650,6 +591,13 @@ def a_dense_trial_is_called_sparse(trial):
 
 
 # Bytes.
+
+forge_all(
+    ("the_link_is_slower", "config.link", is_emulated, lambda t: t.cell["link"].update(gbps=1e-6)),
+    ("the_link_is_faster", "config.link", is_emulated,
+     lambda t: t.cell["link"].update(gbps=t.cell["link"]["gbps"] * 10)),
+)
+
 
 def _bytes(name, columns, with_spans=False):
     @forge(*columns, name=name)
@@ -684,19 +632,32 @@ def one_rank_sends_less(trial):
     trial.make_again()
 
 
-@forge("config.link")
-def the_link_is_slower(trial):
-    need(trial.cell["mode"] == "emulated")
-    trial.cell["link"]["gbps"] = 1e-6
-
-
-@forge("config.link")
-def the_link_is_faster(trial):
-    need(trial.cell["mode"] == "emulated")
-    trial.cell["link"]["gbps"] *= 10
-
-
 # Evaluations.
+
+forge_all(
+    ("losses_of_evaluations_are_better", "evaluations.npy: loss", any_trial, lambda t: halve(t.evaluations, "loss")),
+    ("the_last_evaluation_is_left_out", "evaluations.npy", lambda t: len(t.evaluations) > 1,
+     lambda t: t.series.update({"evaluations.npy": t.evaluations[:-1]}), True),
+    ("an_evaluation_in_the_middle_is_left_out", "evaluations.npy", lambda t: len(t.evaluations) > 2,
+     lambda t: t.series.update({"evaluations.npy": np.delete(t.evaluations, 1)})),
+    ("the_first_evaluation_is_left_out", "evaluations.npy", lambda t: len(t.evaluations) > 1,
+     lambda t: t.series.update({"evaluations.npy": t.evaluations[1:]})),
+    ("fewer_epochs_to_the_target", "evaluations.npy: epoch", lambda t: np.any(t.evaluations["epoch"] != 0),
+     lambda t: halve(t.evaluations, "epoch"), True),
+    ("fewer_epochs_and_samples_to_the_target", "evaluations.npy: epoch",
+     lambda t: np.any(t.evaluations["epoch"] != 0),
+     lambda t: halve(t.evaluations, "epoch", "samples"), True),
+    ("fewer_samples_to_the_target", "evaluations.npy: samples", lambda t: np.any(t.evaluations["samples"] != 0),
+     lambda t: halve(t.evaluations, "samples"), True),
+    ("fewer_seconds_to_the_target", "evaluations.npy: seconds", any_trial,
+     lambda t: halve(t.evaluations, "seconds", "seconds_with_evaluation"), True),
+    ("there_is_no_target", "config.target",
+     lambda t: t.cell.get("target") and "steps_to_target" in t.trial["metrics"],
+     lambda t: t.cell.update(target=None)),
+    ("evaluations_are_said_to_be_rarer", "config.evaluate_every", lambda t: t.cell.get("evaluate_every"),
+     lambda t: t.cell.update(evaluate_every=t.cell["evaluate_every"] + 1)),
+)
+
 
 def _better(trial, values):
     """Higher accuracies, lower perplexities."""
@@ -716,11 +677,6 @@ def the_last_evaluation_is_better_and_so_is_the_metric(trial):
     trial.make_again()
 
 
-@forge("evaluations.npy: loss")
-def losses_of_evaluations_are_better(trial):
-    trial.evaluations["loss"] *= 0.5
-
-
 @forge("evaluations.npy: metric")
 def an_earlier_evaluation_reaches_the_target(trial):
     need("steps_to_target" in trial.trial["metrics"] and len(trial.evaluations) > 1)
@@ -734,25 +690,6 @@ def the_target_is_reached_earlier(trial):
     trial.evaluations["metric"][0] = trial.evaluations["metric"][-1]
     trial.series["evaluations.npy"] = trial.evaluations[:1]
     trial.make_again()
-
-
-@forge("evaluations.npy")
-def the_last_evaluation_is_left_out(trial):
-    need(len(trial.evaluations) > 1)
-    trial.series["evaluations.npy"] = trial.evaluations[:-1]
-    trial.make_again()
-
-
-@forge("evaluations.npy")
-def an_evaluation_in_the_middle_is_left_out(trial):
-    need(len(trial.evaluations) > 2)
-    trial.series["evaluations.npy"] = np.delete(trial.evaluations, 1)
-
-
-@forge("evaluations.npy")
-def the_first_evaluation_is_left_out(trial):
-    need(len(trial.evaluations) > 1)
-    trial.series["evaluations.npy"] = trial.evaluations[1:]
 
 
 @forge("evaluations.npy")
@@ -793,35 +730,6 @@ def an_evaluation_is_a_step_earlier(trial):
     trial.make_again()
 
 
-@forge("evaluations.npy: epoch")
-def fewer_epochs_to_the_target(trial):
-    need(np.any(trial.evaluations["epoch"] != 0))
-    trial.evaluations["epoch"] *= 0.5
-    trial.make_again()
-
-
-@forge("evaluations.npy: epoch")
-def fewer_epochs_and_samples_to_the_target(trial):
-    need(np.any(trial.evaluations["epoch"] != 0))
-    trial.evaluations["epoch"] *= 0.5
-    trial.evaluations["samples"] //= 2
-    trial.make_again()
-
-
-@forge("evaluations.npy: samples")
-def fewer_samples_to_the_target(trial):
-    need(np.any(trial.evaluations["samples"] != 0))
-    trial.evaluations["samples"] //= 2
-    trial.make_again()
-
-
-@forge("evaluations.npy: seconds")
-def fewer_seconds_to_the_target(trial):
-    trial.evaluations["seconds"] *= 0.5
-    trial.evaluations["seconds_with_evaluation"] *= 0.5
-    trial.make_again()
-
-
 @forge("evaluations.npy: seconds_with_evaluation")
 def evaluations_take_no_time(trial):
     trial.evaluations["seconds_with_evaluation"] = trial.evaluations["seconds"]
@@ -853,19 +761,18 @@ def the_target_is_a_harder_one(trial):
     trial.cell["target"] *= harder
 
 
-@forge("config.target")
-def there_is_no_target(trial):
-    need(trial.cell.get("target") and "steps_to_target" in trial.trial["metrics"])
-    trial.cell["target"] = None
-
-
-@forge("config.evaluate_every")
-def evaluations_are_said_to_be_rarer(trial):
-    need(trial.cell.get("evaluate_every"))
-    trial.cell["evaluate_every"] += 1
-
-
 # Values that cannot be.
+
+forge_all(
+    ("bytes_are_negative", "sent_bytes", any_trial, lambda t: t.steps["sent_bytes"].fill(-1), True),
+    ("the_throughput_is_huge", "throughput", any_trial, lambda t: t.state("throughput", 1e14)),
+    ("the_throughput_is_negative", "throughput", lambda t: t.metric("throughput"),
+     lambda t: t.state("throughput", -5.0)),
+    ("the_trial_took_no_time", "seconds", any_trial, lambda t: t.trial.update(seconds=1e-6)),
+    ("a_turn_took_no_time", "seconds", lambda t: "turn_seconds" in t.outcome and t.is_live,
+     lambda t: t.outcome.update(turn_seconds=1e-6)),
+)
+
 
 def _impossible(column, value, words):
     @forge(column, name=f"steps.npy: {column} is {words} in a measured row")
@@ -881,39 +788,18 @@ for _column_name in ("step_seconds", "loss", "exposed_communication_seconds", "r
 
 
 @forge("sent_bytes")
-def bytes_are_negative(trial):
-    trial.steps["sent_bytes"] = -1
-    trial.make_again()
-
-
-@forge("sent_bytes")
 def bytes_are_the_most_that_an_integer_holds(trial):
     trial.steps["sent_bytes"][0] = 2**63 - 1
 
 
-@forge("throughput")
-def the_throughput_is_huge(trial):
-    trial.state("throughput", 1e14)
-
-
-@forge("throughput")
-def the_throughput_is_negative(trial):
-    trial.metric("throughput")
-    trial.state("throughput", -5.0)
-
-
-@forge("seconds")
-def the_trial_took_no_time(trial):
-    trial.trial["seconds"] = 1e-6
-
-
-@forge("seconds")
-def a_turn_took_no_time(trial):
-    need("turn_seconds" in trial.outcome and trial.is_live)
-    trial.outcome["turn_seconds"] = 1e-6
-
-
 # Files.
+
+forge_all(
+    ("outcome_json_is_listed_and_missing", "outcome.json", any_trial, lambda t: t.left_out.add("outcome.json")),
+    ("rows_of_a_rank_are_missing", "steps.npy", lambda t: t.cell["workers"] > 1,
+     lambda t: t.series.update({"steps.npy": t.steps[t.steps["rank"] != t.cell["workers"] - 1]}), True),
+)
+
 
 def _file(name):
     @forge(name, name=f"{name} is listed and missing")
@@ -949,11 +835,6 @@ for _name in SERIES:
 
 
 @forge("outcome.json")
-def outcome_json_is_listed_and_missing(trial):
-    trial.left_out.add("outcome.json")
-
-
-@forge("outcome.json")
 def outcome_json_is_taken_out(trial):
     trial.left_out.add("outcome.json")
     trial.unlisted.add("outcome.json")
@@ -977,13 +858,6 @@ for _series, _names in (("steps.npy", ("step_seconds", "measured", "rank", "sent
 
 
 @forge("steps.npy")
-def rows_of_a_rank_are_missing(trial):
-    need(trial.cell["workers"] > 1)
-    trial.series["steps.npy"] = trial.steps[trial.steps["rank"] != trial.cell["workers"] - 1]
-    trial.make_again()
-
-
-@forge("steps.npy")
 def slow_steps_are_left_out(trial):
     steps = trial.steps
     need(trial.is_live)
@@ -1004,6 +878,12 @@ def slow_steps_are_left_out_and_the_others_are_counted_again(trial):
 
 
 # Spans.
+
+forge_all(
+    ("spans_carry_fewer_bytes", "spans.npy: bytes", lambda t: np.any(t.spans["bytes"] != 0),
+     lambda t: halve(t.spans, "bytes")),
+)
+
 
 @forge("spans.npy")
 def spans_are_shorter(trial):
@@ -1029,12 +909,6 @@ def a_span_ends_before_it_begins(trial):
     trial.spans["end_seconds"][0] = trial.spans["begin_seconds"][0] - 1
 
 
-@forge("spans.npy: bytes")
-def spans_carry_fewer_bytes(trial):
-    need(np.any(trial.spans["bytes"] != 0))
-    trial.spans["bytes"] //= 2
-
-
 @forge("spans.npy")
 def kinds_of_spans_are_exchanged(trial):
     kinds = trial.spans["kind"]
@@ -1054,17 +928,31 @@ def exchanges_are_shorter(trial):
 
 # The records beside the numbers.
 
+forge_all(
+    ("readings_are_taken_out", "disturbed", lambda t: t.trial.get("quiet"), lambda t: t.both("quiet", None)),
+    ("it_began_at_another_time", "started_utc", any_trial,
+     lambda t: t.trial.update(started_utc="2020-01-01T00:00:00.000Z")),
+    ("it_began_at_no_time", "started_utc", any_trial, lambda t: t.trial.update(started_utc="2026-13-01T00:00:00.000Z")),
+    ("the_launch_is_taken_out", "launch", lambda t: t.trial.get("launch"), lambda t: t.trial.update(launch=None)),
+    ("it_ran_on_a_better_machine", "system", lambda t: t.trial.get("launch") and "cpu_model" in t.trial["system"],
+     lambda t: t.trial["system"].update(cpu_model="Better 9000")),
+    ("the_plan_has_fewer_units", "plan", lambda t: t.outcome.get("plan"), lambda t: t.outcome.update(plan="1")),
+    ("a_profile_is_better", "profile",
+     is_profile,
+     lambda t: t.outcome["profile"]["backward"].update(forward_seconds=t.outcome["profile"]["backward"]["forward_seconds"] * 0.5)),
+    ("kernels_of_a_profile_are_faster", "outcome.json.profile", is_profile,
+     lambda t: t.outcome["profile"].update(seconds=1e-3)),
+    ("a_profile_measured_another_sparsifier", "profile", is_profile,
+     lambda t: t.cell.update(sparsifiers=["gaussiank"])),
+    ("a_profile_is_of_more_steps", "n", is_profile, lambda t: t.outcome.update(n=1000)),
+)
+
+
 @forge("quiet")
 def a_disturbed_trial_is_called_quiet(trial):
     need(trial.trial.get("quiet"))
     for record in (trial.trial, trial.outcome):
         record["quiet"].update(disturbed=not trial.trial["quiet"]["disturbed"])
-
-
-@forge("disturbed")
-def readings_are_taken_out(trial):
-    need(trial.trial.get("quiet"))
-    trial.both("quiet", None)
 
 
 @forge("quiet")
@@ -1076,33 +964,11 @@ def readings_are_better(trial):
     trial.trial["quiet"].update(disturbed=False, causes={}, why="")
 
 
-@forge("started_utc")
-def it_began_at_another_time(trial):
-    trial.trial["started_utc"] = "2020-01-01T00:00:00.000Z"
-
-
-@forge("started_utc")
-def it_began_at_no_time(trial):
-    trial.trial["started_utc"] = "2026-13-01T00:00:00.000Z"
-
-
 @forge("machine.placement")
 def a_rank_was_on_another_host(trial):
     need(trial.trial.get("machine") and trial.cell["workers"] > 1)
     for record in (trial.trial, trial.outcome):
         record["machine"]["placement"][-1] = "host7"
-
-
-@forge("launch")
-def the_launch_is_taken_out(trial):
-    need(trial.trial.get("launch"))
-    trial.trial["launch"] = None
-
-
-@forge("system")
-def it_ran_on_a_better_machine(trial):
-    need(trial.trial.get("launch") and "cpu_model" in trial.trial["system"])
-    trial.trial["system"]["cpu_model"] = "Better 9000"
 
 
 @forge("revisions")
@@ -1115,36 +981,6 @@ def a_revision_is_later(trial):
 def it_is_of_another_block(trial):
     trial.trial["block"] += 1
     trial.named = False
-
-
-@forge("plan")
-def the_plan_has_fewer_units(trial):
-    need(trial.outcome.get("plan"))
-    trial.outcome["plan"] = "1"
-
-
-@forge("profile")
-def a_profile_is_better(trial):
-    need(trial.cell["kind"] == "profile")
-    trial.outcome["profile"]["backward"]["forward_seconds"] *= 0.5
-
-
-@forge("outcome.json.profile")
-def kernels_of_a_profile_are_faster(trial):
-    need(trial.cell["kind"] == "profile")
-    trial.outcome["profile"]["seconds"] = 1e-3
-
-
-@forge("profile")
-def a_profile_measured_another_sparsifier(trial):
-    need(trial.cell["kind"] == "profile")
-    trial.cell["sparsifiers"] = ["gaussiank"]
-
-
-@forge("n")
-def a_profile_is_of_more_steps(trial):
-    need(trial.cell["kind"] == "profile")
-    trial.outcome["n"] = 1000
 
 
 # --- copies: forgeries that take a second trial into the bundle -------------------------------------------------------

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "harness/bundle/bundle.hpp"
-#include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/bundled_trial.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/durable_file.hpp"

@@ -1,7 +1,7 @@
 // Feeds arbitrary bytes to the readers of a failed trial's log.
 #include <algorithm>
 
-#include "harness/run/live/launch/trial_log.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

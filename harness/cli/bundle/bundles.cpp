@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "harness/bundle/export.hpp"
+#include "harness/bundle/bundle.hpp"
 #include "harness/bundle/merge.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/cli/verbs.hpp"

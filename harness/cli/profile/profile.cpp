@@ -15,7 +15,7 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/report/tables/table.hpp"
-#include "harness/run/live/launch/placement.hpp"
+#include "harness/run/live/launch/launch_method.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/runner.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "harness/catalog/part_source.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/python/gil.hpp"
 
 namespace sparfuse::python {

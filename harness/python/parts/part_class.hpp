@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/options.hpp"
-#include "harness/catalog/part_source.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/python/gil.hpp"
 #include "harness/python/parts/memory.hpp"
 #include "harness/python/parts/part_call.hpp"

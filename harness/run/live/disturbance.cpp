@@ -1,9 +1,5 @@
 #include "harness/run/live/disturbance.hpp"
 
-#include <algorithm>
-#include <optional>
-
-#include "harness/files/canonical.hpp"
 #include "harness/machine/quiet.hpp"
 
 namespace sparfuse::harness {

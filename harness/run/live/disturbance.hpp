@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/records/quiet.hpp"
+#include "harness/records/machine.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 
 namespace sparfuse::harness {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
-#include <vector>
 
 #include "harness/files/durable_file.hpp"
-#include "harness/run/live/launch/trial_log.hpp"
+#include "harness/records/private_facts.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -36,7 +36,7 @@ TrialStatus StatusOf(const std::string& kind) {
 int Priority(const std::string& kind) {
   static const std::vector<std::string> kOrder = {
       "numeric", "data", "out_of_memory", "unsupported", "config", "internal", "timeout", "comm"};
-  return static_cast<int>(std::find(kOrder.begin(), kOrder.end(), kind) - kOrder.begin());
+  return static_cast<int>(std::ranges::find(kOrder, kind) - kOrder.begin());
 }
 
 std::string SignalName(int signal) {
@@ -48,6 +48,36 @@ std::string SignalName(int signal) {
 std::string Quoted(const std::string& log) {
   const std::string words = LastWords(log);
   return words.empty() ? "" : fmt::format("; its log ends: {}", words);
+}
+
+struct RankFailure {
+  std::string kind, message;
+  int rank = 0;
+  std::filesystem::file_time_type written;
+
+  // Whether it may be the effect of another rank's failure.
+  bool is_consequence() const { return kind == "timeout" || kind == "comm"; }
+};
+
+// The errors that failed ranks left in the trial's directory, the most telling first.
+std::vector<RankFailure> RankFailures(const fs::path& directory) {
+  std::vector<RankFailure> failures;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("failure-rank") || entry.path().extension() != ".json") continue;
+    try {
+      const json failure = ReadJsonFile(entry.path());
+      failures.push_back({failure.value("kind", "internal"), failure.value("message", ""),
+                          failure.value("rank", 0), entry.last_write_time()});
+    } catch (const std::exception&) {
+      // A rank died while it wrote this file. The launcher's report names the rank.
+    }
+  }
+  std::ranges::sort(failures, [](const RankFailure& a, const RankFailure& b) {
+    return std::tuple(Priority(a.kind), a.written, a.rank) <
+           std::tuple(Priority(b.kind), b.written, b.rank);
+  });
+  return failures;
 }
 
 Outcome FailedLaunch(const fs::path& directory, const LaunchResult& end, const std::string& log) {
@@ -88,26 +118,6 @@ Outcome FailedLaunch(const fs::path& directory, const LaunchResult& end, const s
 }
 
 }  // namespace
-
-std::vector<RankFailure> RankFailures(const fs::path& directory) {
-  std::vector<RankFailure> failures;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("failure-rank") || entry.path().extension() != ".json") continue;
-    try {
-      const json failure = ReadJsonFile(entry.path());
-      failures.push_back({failure.value("kind", "internal"), failure.value("message", ""),
-                          failure.value("rank", 0), entry.last_write_time()});
-    } catch (const std::exception&) {
-      // A rank died while it wrote this file. The launcher's report names the rank.
-    }
-  }
-  std::sort(failures.begin(), failures.end(), [](const RankFailure& a, const RankFailure& b) {
-    return std::tuple(Priority(a.kind), a.written, a.rank) <
-           std::tuple(Priority(b.kind), b.written, b.rank);
-  });
-  return failures;
-}
 
 Outcome JudgeOutcome(Outcome outcome) {
   std::string reason;
@@ -164,6 +174,86 @@ Outcome CollectOutcome(const fs::path& directory, const LaunchResult& end, doubl
   }
   if (outcome.failure) outcome.failure->log_tail = Tail(log, kTailLines);
   return outcome;
+}
+
+namespace {
+
+using Chosen = std::vector<bool>;
+
+bool IsAny(const Chosen& chosen) { return std::ranges::find(chosen, true) != chosen.end(); }
+
+// Chooses the trials in which ranks left errors.
+Chosen WithFailures(const std::vector<fs::path>& directories, bool consequences) {
+  Chosen chosen;
+  for (const fs::path& directory : directories) {
+    const auto failures = RankFailures(directory);
+    chosen.push_back(!failures.empty() && (consequences || !failures.front().is_consequence()));
+  }
+  return chosen;
+}
+
+Chosen WhoEndedIt(const std::vector<fs::path>& directories) {
+  if (Chosen chosen = WithFailures(directories, false); IsAny(chosen)) return chosen;
+  Chosen in_turn;
+  for (const fs::path& directory : directories) {
+    // After its outcome, a trial does the same as the others.
+    in_turn.push_back(fs::exists(directory / kTurnFile) && !fs::exists(directory / "outcome.json"));
+  }
+  return IsAny(in_turn) ? in_turn : WithFailures(directories, true);
+}
+
+// Whether the trial ran out of memory that it shared with others. Alone it may have enough.
+bool RanOutOfMemory(const fs::path& directory) {
+  const auto failures = RankFailures(directory);
+  return !failures.empty() && failures.front().kind == "out_of_memory";
+}
+
+}  // namespace
+
+LaunchEnd EndOf(const std::vector<fs::path>& directories, const LaunchResult& end) {
+  LaunchEnd found{std::vector(directories.size(), TrialEnd::kEnded), false};
+  if (end.end == LaunchResult::End::kExited && end.exit_code == 0) return found;
+  if (directories.size() == 1) return {{TrialEnd::kFailed}, false};
+  Chosen guilty = WhoEndedIt(directories);
+  for (std::size_t i = 0; i < guilty.size(); ++i) {
+    if (guilty[i] && RanOutOfMemory(directories[i])) guilty.assign(guilty.size(), false);
+  }
+  found.alone = !IsAny(guilty);
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    if (guilty[i]) {
+      found.trials[i] = TrialEnd::kFailed;
+    } else if (!fs::exists(directories[i] / "outcome.json")) {
+      found.trials[i] = TrialEnd::kAgain;
+    }
+  }
+  return found;
+}
+
+LaunchTime TimeOf(std::span<const double> turns, double seconds, bool all_ended) {
+  LaunchTime time{{turns.begin(), turns.end()}, std::nullopt};
+  double left = seconds;
+  std::size_t without = 0;
+  for (const double turn : turns) {
+    left -= turn;
+    without += turn <= 0;
+  }
+  left = std::max(0.0, left);
+  const bool shared = all_ended && without == 0;
+  if (shared) time.start_seconds = left;
+  const std::size_t sharers = shared ? turns.size() : without;
+  for (double& trial : time.trial_seconds) {
+    if (shared || trial <= 0) trial += left / static_cast<double>(sharers);
+  }
+  return time;
+}
+
+void EmptyForAnotherLaunch(const fs::path& directory) {
+  std::vector<fs::path> left;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "config.json" && name != kPrivateFile) left.push_back(entry.path());
+  }
+  for (const fs::path& path : left) fs::remove(path);
 }
 
 }  // namespace sparfuse::harness

@@ -3,20 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "harness/clusters/profile_file.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
+#include "harness/run/live/launch/launch_method.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/launch/launcher.hpp"
-#include "harness/run/live/launch/placement.hpp"
-#include "harness/run/live/launch/session_folder.hpp"
 #include "harness/run/live/outcome.hpp"
 #include "harness/run/live/ship/shipping.hpp"
 #include "harness/systems/fingerprint.hpp"
@@ -102,24 +98,13 @@ std::optional<ProfileOutcome> TakeFingerprint(
     shipping.emplace(options.launch, Collect(options.worker, {}, {}), interrupted);
   const std::vector<fs::path> places = shipping ? shipping->Send(folders, nonce) : folders;
   const fs::path worker = shipping ? shipping->worker() : options.worker;
-  LaunchRequest request;
-  request.timeout_seconds = kTimeoutSeconds;
-  const LaunchedWork work{config, worker, places, request.timeout_seconds, nonce};
-  request.environment = LaunchEnvironment(work, options.launch);
-  if (shipping) {
-    for (auto& variable : shipping->environment()) request.environment.push_back(variable);
-  }
-  request.argv = LaunchCommand(work, options.launch, request.environment);
-  request.ender = LaunchEnder(options.launch, nonce);
+  const LaunchedWork work{config, worker, places, kTimeoutSeconds, nonce};
+  LaunchRequest request =
+      RequestOf(work, options.launch, shipping ? shipping->environment() : Environment(), folder);
   PhaseLimits limits = PhaseLimits::OfEnvironment();
   limits.start += config.deadline_seconds;
   LaunchWatch watch(folders, !threads, limits);
-  request.why_to_end = [&](double elapsed, const LaunchSaid& said) {
-    return watch.WhyToEnd(elapsed, said);
-  };
-  request.log = folder / "log.txt";
-  if (!StartsItsRanks(config, options.launch) && !options.launch.across_hosts())
-    request.session = folder / kSessionRecord;
+  request.watch = &watch;
   const std::string started = UtcNow();
   const LaunchResult end =
       Launch(request, interrupted, [&](double elapsed) { tick(elapsed, WhatItDoes(request.log)); });

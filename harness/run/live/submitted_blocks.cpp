@@ -8,8 +8,6 @@
 #include <cstdlib>
 #include <optional>
 #include <sstream>
-#include <string_view>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
@@ -130,8 +128,7 @@ std::map<int, std::string> EndedBlocks(const std::string& name) {
   bool ok = false;
   const std::string lines =
       CommandOutput(fmt::format("sacct --noheader --allocations --parsable2 --starttime=now-60days "
-                                "--name={} --format=JobID,State "
-                                "2>/dev/null",
+                                "--name={} --format=JobID,State 2>/dev/null",
                                 name),
                     ok);
   return ok ? ParseAccounting(lines) : std::map<int, std::string>();
@@ -173,21 +170,9 @@ std::set<std::string> OpenJobs(const fs::path& results) {
 }
 
 std::string_view BlockState::KindName() const {
-  switch (kind) {
-    case State::kNew:
-      return "not submitted";
-    case State::kQueued:
-      return "queued";
-    case State::kRunning:
-      return "running";
-    case State::kDone:
-      return "done";
-    case State::kFailed:
-      return "failed";
-    case State::kEnded:
-      return "ended early";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"not submitted", "queued", "running",
+                                                "done",          "failed", "ended early"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::map<int, std::string> WorkOfBlocks(const TrialPlan& all) {

@@ -8,10 +8,8 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 

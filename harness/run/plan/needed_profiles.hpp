@@ -2,8 +2,6 @@
 // the profiles in the store.
 #pragma once
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

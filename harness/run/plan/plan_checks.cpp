@@ -18,19 +18,11 @@ namespace sparfuse::harness {
 
 namespace {
 
-std::vector<TensorShape> TensorsOfWorkload(const std::string& workload) {
-  std::vector<TensorShape> tensors;
-  for (const auto& tensor : workloads::LayersOf(workload).tensors) {
-    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
-  }
-  return tensors;
-}
-
 // Whether the cell's method combines several tensors in one exchange and has no other exchange.
 bool IsOneExchange(const CellConfig& config) {
   const Composition composition = Compose(config);
   if (composition.needs_profile() || !composition.strategy->dense_units) return false;
-  const GradientLayout layout = MakeLayout(TensorsOfWorkload(config.workload), config);
+  const GradientLayout layout = CatalogLayout(config);
   const Topology topology{config.workers, config.ranks_per_node};
   const Plan plan = MakePlan(composition, layout, topology, nullptr, nullptr);
   return plan.units.size() == 1 && layout.tensors() > 1;
@@ -38,12 +30,6 @@ bool IsOneExchange(const CellConfig& config) {
 
 double MegabytesOf(const std::string& workload) {
   return static_cast<double>(workloads::LayersOf(workload).numel() * sizeof(float)) / 1e6;
-}
-
-bool ComparesMethods(const Part& part) {
-  std::set<std::string> methods;
-  for (const Cell& cell : part.cells) methods.insert(cell.config.method);
-  return methods.size() > 1;
 }
 
 void AddOneExchange(const Part& part, std::vector<std::string>& warnings) {
@@ -99,7 +85,7 @@ void AddEqualMethods(const Part& part, std::vector<std::string>& warnings) {
 std::vector<std::string> VacuousComparisons(const Experiment& experiment) {
   std::vector<std::string> warnings;
   for (const Part& part : experiment.parts) {
-    if (!ComparesMethods(part)) continue;
+    if (MethodsOf(part).size() < 2) continue;
     AddOneExchange(part, warnings);
     AddSingleWorkers(part, warnings);
     AddEqualMethods(part, warnings);

@@ -3,22 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <random>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "core/device/card.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/revisions.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/shared_launch.hpp"
-#include "harness/run/plan/turns.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -130,8 +127,32 @@ bool NeedsThisMachine(const CellConfig& config) {
 }
 
 bool RunsIn(int block, const Cell& cell, const Part& part) {
-  return std::any_of(cell.first_blocks.begin(), cell.first_blocks.end(),
-                     [&](int first) { return first <= block && block < first + part.blocks; });
+  return std::ranges::any_of(
+      cell.first_blocks, [&](int first) { return first <= block && block < first + part.blocks; });
+}
+
+// Means of stored trials like this one: of the same cell, else of the same kind, mode, workload and
+// workers, else of the same kind and mode; 0 without any.
+EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_hash,
+                           const std::vector<TrialRow>& rows) {
+  EstimatedTime sum[3] = {};
+  std::size_t count[3] = {};
+  for (const auto& row : rows) {
+    if (row.status != "ok" || row.kind != NameOf(config.kind) || row.mode != NameOf(config.mode))
+      continue;
+    const bool alike = row.workload == config.workload && row.workers == config.workers;
+    const int level = row.config_hash == config_hash ? 0 : alike ? 1 : 2;
+    const RowLaunch& launch = row.launch;
+    const double its_start = launch.start_seconds / static_cast<double>(launch.trials);
+    sum[level].start += launch.start_seconds;
+    sum[level].turns += std::max(0.0, row.seconds - its_start);
+    ++count[level];
+  }
+  for (int level = 0; level < 3; ++level) {
+    const auto n = static_cast<double>(count[level]);
+    if (n > 0) return {sum[level].start / n, sum[level].turns / n};
+  }
+  return {};
 }
 
 // Adds `trial` unless the store has it or it is planned already.
@@ -257,28 +278,6 @@ int PlanContext::HostsOf(const CellConfig& config) const {
   return hosts.across && config.transport != Transport::kThreads ? NodesOf(config) : 1;
 }
 
-EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_hash,
-                           const std::vector<TrialRow>& rows) {
-  EstimatedTime sum[3] = {};
-  std::size_t count[3] = {};
-  for (const auto& row : rows) {
-    if (row.status != "ok" || row.kind != NameOf(config.kind) || row.mode != NameOf(config.mode))
-      continue;
-    const bool alike = row.workload == config.workload && row.workers == config.workers;
-    const int level = row.config_hash == config_hash ? 0 : alike ? 1 : 2;
-    const RowLaunch& launch = row.launch;
-    const double its_start = launch.start_seconds / static_cast<double>(launch.trials);
-    sum[level].start += launch.start_seconds;
-    sum[level].turns += std::max(0.0, row.seconds - its_start);
-    ++count[level];
-  }
-  for (int level = 0; level < 3; ++level) {
-    const auto n = static_cast<double>(count[level]);
-    if (n > 0) return {sum[level].start / n, sum[level].turns / n};
-  }
-  return {};
-}
-
 TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& experiments,
                    const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
@@ -348,9 +347,8 @@ std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
     problems.push_back(fmt::format(
         "{} trial(s) run one after another instead of side by side: part {}", trials, why));
   }
-  const auto on_cards =
-      std::count_if(plan.trials.begin(), plan.trials.end(),
-                    [](const PlannedTrial& trial) { return trial.config.device == Place::kCuda; });
+  const auto on_cards = std::ranges::count_if(
+      plan.trials, [](const PlannedTrial& trial) { return trial.config.device == Place::kCuda; });
   if (on_cards == 0) return problems;
   if (const std::string why = WhyNoCuda(); !why.empty()) {
     problems.push_back(
@@ -395,6 +393,77 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
     }
   }
   return std::move(collector.plan);
+}
+
+namespace {
+
+// Whether `cell` may be divided by `reference`: they differ in the method alone, and `reference` is
+// dense or equally sparse.
+bool IsReferenceOf(const Cell& reference, const Cell& cell) {
+  const CellConfig& a = reference.config;
+  const CellConfig& b = cell.config;
+  return (a.sparsifier == "none" || (a.sparsifier == b.sparsifier && a.density == b.density)) &&
+         CanonicalWithout(reference.json, MethodKeys()) ==
+             CanonicalWithout(cell.json, MethodKeys());
+}
+
+// The blocks in which each cell was tried with its parts' current revisions, on the system on which
+// its launches run.
+class Tried {
+ public:
+  Tried(const PlanContext& context, const std::vector<TrialRow>& rows)
+      : context_(context), rows_(rows) {}
+
+  bool Has(const Cell& cell, int block) {
+    if (const auto [at, is_new] = seen_.insert(cell.config_hash); is_new) {
+      const json revisions = RevisionsOf(context_.catalog, cell.config);
+      const std::string system_hash = HashOf(context_.SystemOf(cell.config));
+      for (const TrialRow& row : rows_) {
+        if (row.config_hash == cell.config_hash && row.system_hash == system_hash &&
+            row.revisions == revisions)
+          blocks_.emplace(row.config_hash, row.block);
+      }
+    }
+    return blocks_.contains({cell.config_hash, block});
+  }
+
+ private:
+  const PlanContext& context_;
+  const std::vector<TrialRow>& rows_;
+  std::set<std::string> seen_;
+  std::set<std::pair<std::string, int>> blocks_;
+};
+
+void OpenBlocksOf(Tried& tried, Part& part) {
+  const std::set<std::string> methods = DenominatorsOf(part);
+  for (Cell& cell : part.cells) {
+    if (!cell.joined || cell.config.modelled()) continue;
+    std::vector<Cell*> references;
+    for (Cell& other : part.cells) {
+      if (&other != &cell && methods.contains(other.config.method) && IsReferenceOf(other, cell))
+        references.push_back(&other);
+    }
+    int first = 0;
+    while (!tried.Has(cell, first) && std::ranges::any_of(references, [&](const Cell* reference) {
+      return tried.Has(*reference, first);
+    }))
+      first += part.blocks;
+    cell.first_blocks = {first};
+    for (Cell* reference : references) {
+      std::vector<int>& known = reference->first_blocks;
+      if (std::ranges::find(known, first) == known.end()) known.push_back(first);
+    }
+  }
+}
+
+}  // namespace
+
+void OpenBlocks(const PlanContext& context, const std::vector<TrialRow>& rows,
+                std::vector<Experiment>& experiments) {
+  Tried tried(context, rows);
+  for (Experiment& experiment : experiments) {
+    for (Part& part : experiment.parts) OpenBlocksOf(tried, part);
+  }
 }
 
 }  // namespace sparfuse::harness

@@ -100,9 +100,11 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
 // they were made with other sources of their parts.
 std::vector<std::string> ProblemsOf(const TrialPlan& plan);
 
-// Means of stored trials like this one: of the same cell, else of the same kind, mode, workload and
-// workers, else of the same kind and mode; 0 without any.
-EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_hash,
-                           const std::vector<TrialRow>& rows);
+// A ratio pairs trials of one block, which run at about the same time. So a live cell that joined a
+// part takes the first group of the part's number of blocks in which the cell was tried already, or
+// its references have no trial. Its references run in these blocks as well. References are the
+// part's and those that its figures divide by.
+void OpenBlocks(const PlanContext& context, const std::vector<TrialRow>& rows,
+                std::vector<Experiment>& experiments);
 
 }  // namespace sparfuse::harness

@@ -1,5 +1,4 @@
 // Compares the record of a trial with its series, and its series with one another.
-// Each check is in the source file of its name, held_NAME.cpp.
 #pragma once
 
 #include <array>
@@ -7,15 +6,9 @@
 #include <vector>
 
 #include "harness/records/trial.hpp"
-#include "harness/store/evidence/open_series.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 namespace sparfuse::harness {
-
-// "" or the first fact of a trial with numbers of its own that no trial of its kind and mode has,
-// or that it lacks. A model has no readings, checks, losses or launch. A trial that ran has losses
-// and checks, and neither a cluster nor draws. Evaluations are of convergence trials, all of which
-// have some. A configuration that lacks the keys of cells and profiles is not looked at.
-std::string WhatKindContradicts(const Trial& trial, const OpenSeriesByFile& series);
 
 // "" or the first key of a trial with numbers of its own that another key, its series or the
 // catalogue's workload contradicts: revisions and sources (parts that the configuration does not

@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@
 #include "harness/catalog/method_file.hpp"
 #include "harness/machine/quiet.hpp"
 #include "harness/store/evidence/held.hpp"
-#include "harness/store/evidence/stated.hpp"
+#include "harness/store/evidence/recomputed.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -132,8 +132,7 @@ std::string WhatPartsContradict(const Trial& trial) {
 // Whether ranks synchronise at the end of windows of steps.
 bool HasWindows(const json& config) {
   const json options = config.value("method_options", json());
-  return NumberOf(options.is_object() ? options.value("strategy_options", json()) : json(),
-                  "every") > 0;
+  return NumberOf(MemberIn(options, "strategy_options"), "every") > 0;
 }
 
 std::string WhatLinkContradicts(const Trial& trial) {
@@ -314,7 +313,7 @@ struct StepsOfRank {
 std::map<double, StepsOfRank> SumsByRank(const OpenSeries& steps) {
   std::map<double, StepsOfRank> ranks;
   for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
-    const auto value = [&](const char* column) { return steps.Number(column, row).value_or(0); };
+    const auto value = [&](const char* column) { return steps.Value(column, row); };
     StepsOfRank& rank = ranks[value("rank")];
     ++rank.steps;
     rank.measured += value("measured") != 0;
@@ -359,7 +358,7 @@ std::string WhatOrderContradicts(const OpenSeries& steps) {
   std::map<std::pair<double, double>, Round> rounds;  // by rank and number
   std::optional<double> of_first;
   for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
-    const auto value = [&](const char* column) { return steps.Number(column, row).value_or(0); };
+    const auto value = [&](const char* column) { return steps.Value(column, row); };
     const double number = value("round");
     Round& round = rounds[{value("rank"), number}];
     if (value("measured") == 0) {
@@ -404,8 +403,8 @@ std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& 
     if (file == "spans.npy") {
       std::set<double> steps, ranks;
       for (std::uint64_t row = 0; row < of.header.rows; ++row) {
-        steps.insert(of.Number("step", row).value_or(0));
-        ranks.insert(of.Number("rank", row).value_or(0));
+        steps.insert(of.Value("step", row));
+        ranks.insert(of.Value("rank", row));
       }
       given = fmt::format("the last {} measured step(s) of the first {} rank(s)", steps.size(),
                           ranks.size());
@@ -415,6 +414,118 @@ std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& 
                           "its rows are");
   }
   return "";
+}
+
+// "" or the first of these metrics that the trial has.
+template <class Names>
+std::string WhatMetricIsThere(const Trial& trial, const Names& names, const std::string& of) {
+  for (const char* name : names) {
+    if (trial.metrics.contains(name))
+      return fmt::format("metrics.{}: expected none of {}", name, of);
+  }
+  return "";
+}
+
+// "" or a row of a column with a number that differs from `expected`.
+std::string WhatIsNotAll(const OpenSeries& steps, const char* column, double expected,
+                         const char* of) {
+  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
+    const std::optional<double> value = steps.Number(column, row);
+    if (!value || *value == expected) continue;
+    return fmt::format("steps.npy: {} = {} in row {}: expected {} of {}", column, *value, row,
+                       expected, of);
+  }
+  return "";
+}
+
+std::string WhatModelContradicts(const Trial& trial, const OpenSeriesByFile& series) {
+  constexpr const char* kOfModel = "a modelled trial";
+  if (TextOf(trial.config, "cluster").empty())
+    return "config.cluster: null in mode modelled: expected the cluster that was modelled";
+  if (trial.quiet) return "quiet: expected no readings of a machine in a modelled trial";
+  if (trial.launch) return "launch: expected none of a modelled trial";
+  if (!trial.checks.empty())
+    return fmt::format("checks.{}: expected none of a modelled trial", trial.checks.begin()->first);
+  constexpr const char* kOfTraining[] = {"loss",       "residual_norm", "tensors_missing",
+                                         "final_loss", "final_metric",  "loader_wait_seconds"};
+  std::string wrong = WhatMetricIsThere(trial, kOfTraining, kOfModel);
+  const auto steps = series.find("steps.npy");
+  if (!wrong.empty() || steps == series.end()) return wrong;
+  for (const auto& [column, expected] :
+       {std::pair("loss", 0.0), {"residual_norm", 0.0}, {"measured", 1.0}}) {
+    if (wrong.empty()) wrong = WhatIsNotAll(steps->second, column, expected, kOfModel);
+  }
+  return wrong;
+}
+
+// A workload that sleeps has no losses, and one that the catalogue lacks may have none.
+bool HasLosses(const Trial& trial) {
+  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
+  return workload != nullptr && !workload->sleeps;
+}
+
+std::string WhatRunContradicts(const Trial& trial, const OpenSeriesByFile& series) {
+  const std::string mode = TextOf(trial.config, "mode"), of = "mode " + mode;
+  if (const std::string cluster = TextOf(trial.config, "cluster"); !cluster.empty())
+    return fmt::format("config.cluster: {} in mode {}: expected null", cluster, mode);
+  if (!trial.draws.empty())
+    return fmt::format("draws.{}: expected none in mode {}", trial.draws.begin()->first, mode);
+  constexpr const char* kOfModels[] = {"local_seconds", "wire_seconds", "step_uncertainty"};
+  if (std::string wrong = WhatMetricIsThere(trial, kOfModels, of); !wrong.empty()) return wrong;
+  const auto steps = series.find("steps.npy");
+  if (steps == series.end()) return "";  // counted as a trial without steps
+  if (!trial.machine)
+    return fmt::format("machine: expected the machine of a trial in mode {}", mode);
+  if (!trial.checks.contains("loss_finite"))
+    return fmt::format("checks: expected loss_finite in mode {}", mode);
+  if (!HasLosses(trial)) return "";
+  const OpenSeries& rows = steps->second;
+  for (std::uint64_t row = 0; row < rows.header.rows; ++row) {
+    if (rows.Number("loss", row).value_or(1) != 0) return "";
+  }
+  return rows.header.rows == 0
+             ? ""
+             : fmt::format("steps.npy: loss = 0 in every row: expected losses in mode {}", mode);
+}
+
+std::string WhatEvaluatingContradicts(const Trial& trial, const OpenSeriesByFile& series) {
+  const auto every = trial.config.find("evaluate_every");
+  if (every == trial.config.end()) return "";
+  const auto found = series.find("evaluations.npy");
+  const bool has_some = found != series.end() && found->second.header.rows > 0;
+  if (every->is_number()) {
+    if (TextOf(trial.config, "kind") != NameOf(TrialKind::kConvergence))
+      return fmt::format("config.evaluate_every: {} in kind {}: expected null", every->dump(),
+                         TextOf(trial.config, "kind"));
+    if (!series.contains("steps.npy")) return "";  // counted as a trial without steps
+    if (!has_some) return "evaluations.npy: expected evaluations in kind convergence";
+    for (const char* metric : {"final_metric", "final_loss"}) {
+      if (!trial.metrics.contains(metric))
+        return fmt::format("metrics: expected {} in kind convergence", metric);
+    }
+    return "";
+  }
+  if (TextOf(trial.config, "kind") == NameOf(TrialKind::kConvergence))
+    return "config.evaluate_every: null in kind convergence: expected a number of steps";
+  if (has_some) return "evaluations.npy: expected no evaluations without config.evaluate_every";
+  constexpr const char* kOfEvaluations[] = {
+      "final_metric",     "final_loss",        "steps_to_target",     "seconds_to_target",
+      "epochs_to_target", "samples_to_target", "sent_bytes_to_target"};
+  return WhatMetricIsThere(trial, kOfEvaluations, "kind " + TextOf(trial.config, "kind"));
+}
+
+// "" or the first fact of a trial with numbers of its own that no trial of its kind and mode has,
+// or that it lacks. A model has no readings, checks, losses or launch. A trial that ran has losses
+// and checks, and neither a cluster nor draws. Evaluations are of convergence trials, all of which
+// have some. A configuration that lacks the keys of cells and profiles is not looked at.
+std::string WhatKindContradicts(const Trial& trial, const OpenSeriesByFile& series) {
+  // Precondition of all that follows: whole cells.
+  if (!trial.config.contains("method_options")) return "";
+  const bool modelled = TextOf(trial.config, "mode") == NameOf(Mode::kModelled);
+  std::string wrong = modelled        ? WhatModelContradicts(trial, series)
+                      : IsLive(trial) ? WhatRunContradicts(trial, series)
+                                      : "";
+  return wrong.empty() ? WhatEvaluatingContradicts(trial, series) : wrong;
 }
 
 }  // namespace

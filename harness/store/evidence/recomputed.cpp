@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/evidence/held.hpp"
-#include "harness/store/evidence/open_series.hpp"
-#include "harness/store/evidence/stated.hpp"
+#include "harness/store/evidence/series_file.hpp"
 #include "harness/store/step_log.hpp"
-#include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
 
@@ -102,8 +99,8 @@ double DenseElements(const Trial& trial, const OpenSeries& steps) {
   double elements = 0;
   for (const LayoutTensor& tensor : trial.layout) elements += static_cast<double>(tensor.numel);
   for (std::uint64_t row = 0; row < steps.header.rows && elements == 0; ++row) {
-    const double density = steps.Number("achieved_density", row).value_or(0);
-    if (density > 0) elements = steps.Number("selected", row).value_or(0) / density;
+    const double density = steps.Value("achieved_density", row);
+    if (density > 0) elements = steps.Value("selected", row) / density;
   }
   return elements;
 }
@@ -234,7 +231,7 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
   }
   for (std::uint64_t row = 0; row < series.header.rows && context.dense_elements > 0; ++row) {
     const std::optional<double> density = series.Number("achieved_density", row);
-    const double selected = series.Number("selected", row).value_or(0);
+    const double selected = series.Value("selected", row);
     if (!density || AreEqual(*density, selected / context.dense_elements)) continue;
     return fmt::format("steps.npy: achieved_density = {} in row {}: {} of {} elements are selected",
                        *density, row, selected, context.dense_elements);
@@ -417,6 +414,49 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::filesystem::path& dir
     }
   }
   return RecomputeMetrics(trial, files);
+}
+
+bool AreEqual(double a, double b) {
+  constexpr double kMostRelative = 1e-9;
+  return std::abs(a - b) <= kMostRelative * std::max(std::abs(a), std::abs(b));
+}
+
+json MemberIn(const json& config, const char* key) {
+  return config.is_object() ? config.value(key, json()) : json();
+}
+
+double NumberOf(const json& config, const char* key) {
+  const json value = MemberIn(config, key);
+  return value.is_number() ? value.get<double>() : 0;
+}
+
+std::string TextOf(const json& config, const char* key) {
+  const json value = MemberIn(config, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+bool IsLive(const Trial& trial) {
+  const std::string mode = TextOf(trial.config, "mode"), kind = TextOf(trial.config, "kind");
+  return (mode == NameOf(Mode::kMeasured) || mode == NameOf(Mode::kEmulated)) &&
+         (kind == NameOf(TrialKind::kThroughput) || kind == NameOf(TrialKind::kConvergence));
+}
+
+bool IsProfile(const Trial& trial) {
+  return TextOf(trial.config, "kind") == NameOf(TrialKind::kProfile);
+}
+
+const workloads::WorkloadDescriptor* WorkloadOf(const json& config) {
+  try {
+    const std::string name = TextOf(config, "workload");
+    return name.empty() ? nullptr : &workloads::FindWorkload(name);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+std::string SaidAndGiven(const std::string& name, const json& stored, const json& given,
+                         const char* by) {
+  return fmt::format("{}: trial.json has {}, {} {}", name, stored.dump(), by, given.dump());
 }
 
 }  // namespace sparfuse::harness

@@ -1,14 +1,17 @@
-// Computes the numbers of a trial again, from the series in its directory.
+// Computes the numbers of a trial again, from the series in its directory. Reads its statements in
+// the form in which evidence is compared with them.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/records/trial.hpp"
+#include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
 
@@ -43,5 +46,26 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std:
 // As above, for a stored trial, whose series are read. A series that cannot be read counts as
 // missing.
 Recomputed RecomputeMetrics(const Trial& trial, const std::filesystem::path& directory);
+
+// Whether two numbers are one: logarithms of other machines round otherwise.
+bool AreEqual(double a, double b);
+
+// Configurations are JSON here: a trial of an earlier bundle lacks keys, and a forged one has any.
+
+// Of a configuration, or a table of it; null, 0 and "" where it has no such member, number or text.
+nlohmann::json MemberIn(const nlohmann::json& config, const char* key);
+double NumberOf(const nlohmann::json& config, const char* key);
+std::string TextOf(const nlohmann::json& config, const char* key);
+
+// Whether ranks ran: of a model nothing was measured.
+bool IsLive(const Trial& trial);
+bool IsProfile(const Trial& trial);
+
+// Null for a workload that the catalogue does not have.
+const workloads::WorkloadDescriptor* WorkloadOf(const nlohmann::json& config);
+
+// "NAME: trial.json has A, its steps give B".
+std::string SaidAndGiven(const std::string& name, const nlohmann::json& stored,
+                         const nlohmann::json& given, const char* by = "its steps give");
 
 }  // namespace sparfuse::harness

@@ -12,7 +12,6 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/experiment.hpp"
-#include "harness/run/model/model_trial.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"

@@ -12,14 +12,13 @@
 #include <vector>
 
 #include "harness/bundle/bundle.hpp"
-#include "harness/bundle/bundle_table.hpp"
-#include "harness/bundle/export.hpp"
 #include "harness/bundle/merge.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/store/step_log.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/store_fixture.hpp"
 
@@ -141,6 +140,9 @@ class Computer {
     EXPECT_EQ(problems, std::vector<std::string>());
     return summary;
   }
+  void Annotate(const std::string& trial_id, const std::string& reason) const {
+    store_.Annotate(StoreLock(store_.results()), trial_id, reason);
+  }
   // All files of trials and annotations, with their content.
   std::map<std::string, std::string> Files() const {
     std::map<std::string, std::string> files;
@@ -181,24 +183,33 @@ inline void ExpectGood(const std::filesystem::path& file) {
   EXPECT_EQ(Verify(Bundle(file)).problems, std::vector<std::string>());
 }
 
-// Writes a bundle of one trial, with all hashes and the table of that trial.
+// Writes a bundle of this content; its members beside the manifest, by name.
+inline void WriteBundle(const std::filesystem::path& file, const BundleContent& content,
+                        const std::map<std::string, std::string>& members = {}) {
+  ArchiveWriter archive(file);
+  archive.Add(kManifest, ManifestText(content, kWrittenBy));
+  for (const auto& [name, bytes] : members) archive.Add(name, bytes);
+  archive.Commit();
+}
+
+// Writes a bundle of one trial, with all hashes and the table of that trial, or `table`.
 inline std::filesystem::path Forged(const std::filesystem::path& beside, const std::string& id,
-                                    const BundledTrial& trial) {
-  std::vector<TrialRow> rows;
-  try {
-    rows.push_back(RowOf(TrialOf(nlohmann::json::parse(trial.files.at("trial.json")))));
-  } catch (const Error&) {  // no table has an unreadable trial
+                                    const BundledTrial& trial, std::string table = "") {
+  if (table.empty()) {
+    std::vector<TrialRow> rows;
+    try {
+      rows.push_back(RowOf(TrialOf(nlohmann::json::parse(trial.files.at("trial.json")))));
+    } catch (const Error&) {  // no table has an unreadable trial
+    }
+    table = WrittenJson(TableOfTrials(rows, kBundleVersion));
   }
-  const std::string table = WrittenJson(TableOfTrials(rows, kBundleVersion));
   BundleContent content;
   content.trials[id] = trial.Hashes();
   content.table = Sha256Hex(table);
+  std::map<std::string, std::string> members = {{kTableMember, table}};
+  for (const auto& [name, bytes] : trial.files) members[MemberOfTrial(id, name)] = bytes;
   std::filesystem::path forged = beside.parent_path() / "forged.sparfuse";
-  ArchiveWriter archive(forged);
-  archive.Add(kManifest, ManifestText(content, kWrittenBy));
-  archive.Add(kTableMember, table);
-  for (const auto& [name, bytes] : trial.files) archive.Add(MemberOfTrial(id, name), bytes);
-  archive.Commit();
+  WriteBundle(forged, content, members);
   return forged;
 }
 

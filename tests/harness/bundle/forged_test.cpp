@@ -281,7 +281,7 @@ class Forger {
       if (refused_++ % 32 == 0) {
         const MergeSummary merged = b_.Take(with);
         EXPECT_TRUE(merged.added.empty());
-        EXPECT_NE(merged.refused.front().find("e/p/"), std::string::npos) << merged.refused.front();
+        EXPECT_SAYS(merged.refused.front(), "e/p/");
       }
       return true;
     }
@@ -464,7 +464,7 @@ TEST(Forged, OneTrialIsNotTwo) {
   }
   const Verification verified = Verify(Bundle(a.Bundled()));
   ASSERT_EQ(verified.refused.size(), 1u);
-  EXPECT_NE(verified.refused.begin()->second.find("to the last bit"), std::string::npos);
+  EXPECT_SAYS(verified.refused.begin()->second, "to the last bit");
 }
 
 // Of two trials that began together, one states another start.
@@ -484,8 +484,7 @@ TEST(Forged, TrialsOfOneLaunchSayTheSameOfIt) {
     const Verification verified = Verify(Bundle(a.Bundled()));
     ASSERT_EQ(verified.refused.size(), is_forged ? 1u : 0u);
     if (is_forged) {
-      EXPECT_NE(verified.refused.begin()->second.find("of the same launch began at"),
-                std::string::npos);
+      EXPECT_SAYS(verified.refused.begin()->second, "of the same launch began at");
     }
   }
 }

@@ -7,13 +7,13 @@
 #include <fstream>
 
 #include "harness/bundle/bundle.hpp"
-#include "harness/bundle/export.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/store/step_log.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/store_fixture.hpp"
 #include "tests/support/tree/source_directory.hpp"
@@ -257,7 +257,7 @@ TEST(Frozen, TodaysBundleIsThatOfItsVersion) {
       << "what `export` writes is another: raise kBundleVersion and kRedaction where a bundle of "
          "this version has left; else SPARFUSE_FREEZE=1 freezes it again";
   for (const char* key : {"fingerprint", "\"network\"", "\"imported\"", "NCCL_ALGO", "topology"})
-    EXPECT_NE(bytes.find(key), std::string::npos) << key;
+    EXPECT_SAYS(bytes, key) << key;
   for (const char* secret : {"alice", "node-a", "node-b", "GPU-1", "0000:17", "pass@"})
     EXPECT_EQ(bytes.find(secret), std::string::npos) << secret;
 }

@@ -37,13 +37,9 @@ TEST(MethodFile, NamesFileAndLineOfWhatIsWrong) {
   Method dense = method;
   dense.sparsifier = "none";
   EXPECT_THROW(CheckMethod(SmallCatalog(), dense), Error);
-  try {
-    ParseMethodFile("baselines/m.toml", good + "sparsifer = \"topk\"\n");
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_SAYS(error.what(), "baselines/m.toml:12: ");
-    EXPECT_SAYS(error.what(), "did you mean \"sparsifier\"");
-  }
+  testing::ExpectError(
+      FailureKind::kConfig, {"baselines/m.toml:12: ", "did you mean \"sparsifier\""},
+      [&] { ParseMethodFile("baselines/m.toml", good + "sparsifer = \"topk\"\n"); });
 }
 
 TEST(MethodFile, PayloadsAreCodedByTheFileOrTheExperiment) {
@@ -90,12 +86,7 @@ class OutsideMethodTest : public ::testing::Test {
     std::ofstream(folder_.path() / name) << text;
   }
   std::string ErrorBeside(const std::string& method) const {
-    try {
-      ParseBeside(method);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::ErrorOf([&] { ParseBeside(method); });
   }
   static std::string FileOf(const std::string& name, int bytes) {
     return "name = \"" + name +

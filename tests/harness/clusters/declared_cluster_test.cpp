@@ -17,6 +17,7 @@
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
+#include "harness/records/record.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "tests/support/calibrated_clusters.hpp"
 #include "tests/support/errors.hpp"
@@ -616,9 +617,9 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
   EXPECT_FALSE(own.contains("host"));
   const json taken = ToJson(ProfileOn(Parse(stack + kAlone), config));
   EXPECT_EQ(taken.at("host"), "in-line");
-  EXPECT_TRUE(KernelCosts(ProfileOf(taken, "profile")).host_in_line);
+  EXPECT_TRUE(KernelCosts(RecordOf<Profile>(taken, "profile")).host_in_line);
   EXPECT_EQ(taken.at("selections"), "in-hooks");
-  EXPECT_TRUE(KernelCosts(ProfileOf(taken, "profile")).selects_in_hooks);
+  EXPECT_TRUE(KernelCosts(RecordOf<Profile>(taken, "profile")).selects_in_hooks);
   for (const char* key : {"host", "host_growth", "host_growth_from", "payload_overlap",
                           "fused_overlap", "entry_bytes", "selections"}) {
     EXPECT_TRUE(taken.contains(key)) << key;
@@ -807,7 +808,7 @@ TEST(ClusterStacks, CopyPayloadsToTheHostWhereTheySendThose) {
   for (const std::string& name : kProfiles.Names(".toml", kStacksFolder)) {
     const json profile = ToJson(ProfileOn(
         Parse(fmt::format("stack = \"{}\"\nall_reduce = \"ring\"\n{}", name, kAlone)), config));
-    if (KernelCosts(ProfileOf(profile, "profile")).stages_payloads) staged.insert(name);
+    if (KernelCosts(RecordOf<Profile>(profile, "profile")).stages_payloads) staged.insert(name);
   }
   EXPECT_EQ(staged, (std::set<std::string>{"gloo", "mpi-staged"}));
   EXPECT_SAYS(WrongIn("staging = \"payload\"\n" + std::string(kAlone)),

@@ -8,7 +8,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/model/model_trial.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "tests/harness/clusters/declared.hpp"
 #include "tests/support/errors.hpp"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/catalog/fusion_plan.hpp"
+#include "harness/records/record.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
@@ -40,7 +41,7 @@ json SomeProfile() {
                                   {{"density", 0.1}, {"seconds", json::array({{1, 3e-3}})}}})}}}};
 }
 
-Profile Of(const json& profile) { return ProfileOf(profile, "p"); }
+Profile Of(const json& profile) { return RecordOf<Profile>(profile, "p"); }
 
 GradientLayout LayoutOf(const json& profile) {
   GradientLayout layout;

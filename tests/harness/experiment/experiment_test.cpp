@@ -49,12 +49,10 @@ workers = [2, 4]
 }
 
 TEST(Experiment, AKeyOfCellsAboveAllTablesIsToldWhereItBelongs) {
-  EXPECT_NE(ErrorOf("id = \"t\"\ncluster = \"mine\"\n[defaults]\nmode = \"modelled\"\n")
-                .find(":2: experiment: cluster = \"mine\" is a key of cells: expected it in "
-                      "[defaults] or an [[axis]]"),
-            std::string::npos);
-  EXPECT_NE(ErrorOf("id = \"t\"\nclustr = 3\n").find("unknown key \"clustr\" = 3"),
-            std::string::npos);
+  EXPECT_SAYS(ErrorOf("id = \"t\"\ncluster = \"mine\"\n[defaults]\nmode = \"modelled\"\n"),
+              ":2: experiment: cluster = \"mine\" is a key of cells: expected it in "
+              "[defaults] or an [[axis]]");
+  EXPECT_SAYS(ErrorOf("id = \"t\"\nclustr = 3\n"), "unknown key \"clustr\" = 3");
 }
 
 TEST(Experiment, DenseStepsComeBeforeThoseThatAreMeasured) {
@@ -368,7 +366,7 @@ TEST(JoinedMethods, WithoutMeaningAreExcludedWithTheReason) {
   const Part part = Joined({"no-such-method"});
   EXPECT_EQ(part.cells.size(), 3u);
   ASSERT_EQ(part.excluded.size(), 2u);
-  EXPECT_NE(part.excluded[0].reason.find("unknown method"), std::string::npos);
+  EXPECT_SAYS(part.excluded[0].reason, "unknown method");
 }
 
 }  // namespace

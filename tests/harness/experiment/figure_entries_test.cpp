@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/experiment/experiment.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -40,12 +41,7 @@ class FigureEntries : public ::testing::Test {
                            folder_.path());
   }
   std::string ErrorOf(const std::string& published, const std::string& figure) const {
-    try {
-      Parse(published, figure);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::ErrorOf([&] { Parse(published, figure); });
   }
 
   TemporaryFolder folder_;
@@ -54,9 +50,7 @@ class FigureEntries : public ::testing::Test {
 constexpr const char* kPaper = "[published]\npaper = \"A (X 25)\"\nmethods = { wfbp = \"WFBP\" }\n";
 constexpr const char* kBars = "kind = \"grouped_bars\"\n";
 
-void ExpectSays(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
+void ExpectSays(const std::string& text, const std::string& part) { EXPECT_SAYS(text, part); }
 
 // The user's numbers lie in published/ beside his profiles, under any name that the project's
 // folder does not have. A file there with other columns is refused.

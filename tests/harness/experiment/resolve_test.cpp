@@ -255,12 +255,7 @@ class EmulatedCluster : public ::testing::Test {
                            "/nonexistent");
   }
   std::string ErrorOfReading(const std::string& inter_node_us, const std::string& more) const {
-    try {
-      Read(inter_node_us, more);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::ErrorOf([&] { Read(inter_node_us, more); });
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -121,17 +122,11 @@ TEST(CellConfig, WhatIsMissingOrOfAnotherTypeIsNamed) {
     json stored = ToJson(Cell());
     stored[key] = value;
     if (value == "absent") stored.erase(key);
-    try {
-      CellConfigOf(stored);
-    } catch (const Error& caught) {
-      EXPECT_EQ(caught.kind(), FailureKind::kData);
-      return caught.what();
-    }
-    return "no error";
+    return testing::ErrorOf([&] { CellConfigOf(stored); }, FailureKind::kData);
   };
-  EXPECT_NE(error("workers", "absent").find("workers is missing"), std::string::npos);
-  EXPECT_NE(error("workers", "two").find("workers = \"two\""), std::string::npos);
-  EXPECT_NE(error("mode", "guessed").find("measured, emulated, modelled"), std::string::npos);
+  EXPECT_SAYS(error("workers", "absent"), "workers is missing");
+  EXPECT_SAYS(error("workers", "two"), "workers = \"two\"");
+  EXPECT_SAYS(error("mode", "guessed"), "measured, emulated, modelled");
 }
 
 TEST(CellConfig, IntegersDoNotWrap) {
@@ -139,13 +134,8 @@ TEST(CellConfig, IntegersDoNotWrap) {
        {json(4294967297), json(-2147483649), json(18446744073709551615u), json(2.5), json(true)}) {
     json stored = ToJson(Cell());
     stored["workers"] = value;
-    try {
-      CellConfigOf(stored);
-      FAIL() << value;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.what(), "configuration: workers = " + value.dump() +
-                                  ": expected an integer from 1 to 65536");
-    }
+    EXPECT_EQ(testing::ErrorOf([&] { CellConfigOf(stored); }, FailureKind::kData),
+              "configuration: workers = " + value.dump() + ": expected an integer from 1 to 65536");
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "harness/records/launch.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/records/record.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -31,6 +32,8 @@ const json kLaunch = json::parse(R"({
   "failed_on": "n2", "left_out": ["n3"],
   "start_seconds": 1.1179001840000007, "trials": 4, "warnings": ["n2: cards are hidden, n22's too."]
 })");
+
+TrialLaunch LaunchOf(const json& stored) { return RecordOf<TrialLaunch>(stored, "launch"); }
 
 TEST(Launch, IsWhatItWas) {
   EXPECT_EQ(ToJson(LaunchOf(kLaunch)), kLaunch);

@@ -5,7 +5,6 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
-#include "harness/records/quiet.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
@@ -33,12 +32,8 @@ TEST(Machine, IsWhatItWas) {
 TEST(Machine, WhatIsMissingIsNamed) {
   json stored = kMachine;
   stored.erase("kernels");
-  try {
-    MachineIn(stored);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "machine: kernels is missing");
-  }
+  EXPECT_EQ(testing::ErrorOf([&] { MachineIn(stored); }, FailureKind::kData),
+            "machine: kernels is missing");
 }
 
 TEST(Software, IsWhatItWas) {

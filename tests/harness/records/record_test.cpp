@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/files/durable_file.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 
@@ -87,13 +88,7 @@ Made Read(const json& from) {
 std::string Refusal(const char* pointer, const json& value) {
   json stored = WriteRecord(Full());
   stored[json::json_pointer(pointer)] = value;
-  try {
-    Read(stored);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kData);
-    return error.what();
-  }
-  return "read";
+  return testing::ErrorOf([&] { Read(stored); }, FailureKind::kData);
 }
 
 TEST(Record, ComesBackFromWhatIsWritten) {

@@ -8,6 +8,7 @@
 #include "core/coding/quantizers/quantizer.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/methods/configured_method.hpp"
 #include "tests/support/methods/modelled_as_live.hpp"
@@ -318,7 +319,7 @@ bool RefusesDevices(const CellConfig& config, const Topology& topology) {
     ADD_FAILURE() << "ran on a device";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-    EXPECT_NE(std::string(error.what()).find("expected device \"cpu\""), std::string::npos);
+    EXPECT_SAYS(std::string(error.what()), "expected device \"cpu\"");
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "harness/store/store.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/store_fixture.hpp"
 
@@ -117,8 +118,7 @@ TEST_F(ForeignFiles, OnlyRegularFilesAreRead) {
   fs::create_directories(store_.trials() / "e" / "p" / "wfbp-b2-1" / "trial.json");
   EXPECT_EQ(Count(), 1u);
   ASSERT_EQ(problems_.size(), 2u);
-  EXPECT_NE(problems_[0].find("a pipe or a device, expected a regular file"), std::string::npos)
-      << problems_[0];
+  EXPECT_SAYS(problems_[0], "a pipe or a device, expected a regular file");
   EXPECT_TRUE(store_.RemoveUnfinished(lock_).unfinished.empty());
   EXPECT_TRUE(fs::exists(pipe));
 }
@@ -129,15 +129,9 @@ class IndexsPlace : public ForeignFiles {
     for (const auto& use : {std::function([&] { store_.RebuildIndex(lock_, problems_); }),
                             std::function([&] { store_.OpenIndex(lock_, problems_); }),
                             std::function([&] { store_.Rows(problems_); })}) {
-      try {
-        use();
-        FAIL() << "expected an error";
-      } catch (const Error& error) {
-        const std::string said = error.what();
-        EXPECT_NE(said.find(store_.index_path().string() + " is " + what), std::string::npos)
-            << said;
-        EXPECT_NE(said.find("move it away"), std::string::npos) << said;
-      }
+      const std::string said = testing::ErrorOf(use, FailureKind::kData);
+      EXPECT_SAYS(said, store_.index_path().string() + " is " + what);
+      EXPECT_SAYS(said, "move it away");
     }
   }
 };

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/store_fixture.hpp"
 
@@ -37,12 +38,7 @@ class FollowingIndex : public ::testing::Test {
     sqlite3_close(database);
   }
   std::string ErrorOfRows() {
-    try {
-      store_.Rows(problems_);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::ErrorOf([&] { store_.Rows(problems_); }, FailureKind::kData);
   }
 
   TemporaryFolder folder_;
@@ -56,7 +52,7 @@ TEST_F(FollowingIndex, BrokenAndDeletedTrialsStopCountingAtOnce) {
     fs::resize_file(File(0), 40);
     EXPECT_EQ(Count(), 2u);
     ASSERT_EQ(problems_.size(), 1u);
-    EXPECT_NE(problems_[0].find("breaks at byte"), std::string::npos) << problems_[0];
+    EXPECT_SAYS(problems_[0], "breaks at byte");
     EXPECT_EQ(store_.ReadRows().size(), held ? 3u : 2u);
   }
   EXPECT_EQ(Count(), 2u);  // a left-out trial is named each time
@@ -83,40 +79,36 @@ TEST_F(FollowingIndex, FilesThatDidNotChangeAreNotReadAgain) {
 }
 
 TEST_F(FollowingIndex, ValuesAreCheckedWhenTheyAreRead) {
+  const std::string kNone = "no error";
   const json good = ReadJsonFile(File(0));
   const auto with = [&](const char* pointer, const json& value) {
     json trial = good;
     trial[json::json_pointer(pointer)] = value;
-    try {
-      TrialOf(trial);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return testing::ErrorOf([&] { TrialOf(trial); }, FailureKind::kData);
   };
-  EXPECT_EQ(with("/seconds", 3.5), "");
-  EXPECT_NE(with("/status", "fine").find("expected one of ok, failed"), std::string::npos);
-  EXPECT_NE(with("/metrics/step_seconds/value", 1e308), "");
-  EXPECT_NE(with("/metrics/step_seconds/value", 0), "");
+  EXPECT_EQ(with("/seconds", 3.5), kNone);
+  EXPECT_SAYS(with("/status", "fine"), "expected one of ok, failed");
+  EXPECT_NE(with("/metrics/step_seconds/value", 1e308), kNone);
+  EXPECT_NE(with("/metrics/step_seconds/value", 0), kNone);
   const json rate = {{"value", -5}, {"unit", "images/s"}};
   EXPECT_EQ(with("/metrics/throughput", rate),
             "trial.json: metrics.throughput.value = -5: expected a rate above 0 and at most 1e15");
-  EXPECT_NE(with("/metrics/sent_bytes", {{"value", -1}, {"unit", "bytes"}}), "");
-  EXPECT_EQ(with("/metrics/other_seconds", {{"value", -1e-6}, {"unit", "seconds"}}), "");
-  EXPECT_NE(with("/seconds", -1), "");
-  EXPECT_NE(with("/block", 1LL << 40), "");
-  EXPECT_NE(with("/checks/replicas_equal", false), "");
+  EXPECT_NE(with("/metrics/sent_bytes", {{"value", -1}, {"unit", "bytes"}}), kNone);
+  EXPECT_EQ(with("/metrics/other_seconds", {{"value", -1e-6}, {"unit", "seconds"}}), kNone);
+  EXPECT_NE(with("/seconds", -1), kNone);
+  EXPECT_NE(with("/block", 1LL << 40), kNone);
+  EXPECT_NE(with("/checks/replicas_equal", false), kNone);
   Fingerprint fingerprint;
   fingerprint.quantities["top_k"] = {1, 1, 1, 3, "s"};
   const json taken = ToJson(fingerprint);
-  EXPECT_EQ(with("/fingerprint", taken), "");
+  EXPECT_EQ(with("/fingerprint", taken), kNone);
   for (const char* key : {"value", "low", "high"}) {
     json lacks = taken;
     lacks["quantities"]["top_k"].erase(key);
     EXPECT_EQ(with("/fingerprint", lacks),
               std::string("trial.json: fingerprint.quantities.top_k.") + key + " is missing");
   }
-  EXPECT_NE(with("/fingerprint", "fast"), "");
+  EXPECT_NE(with("/fingerprint", "fast"), kNone);
 }
 
 TEST_F(FollowingIndex, AMissingTableIsNoticedAndMadeAgain) {
@@ -128,14 +120,14 @@ TEST_F(FollowingIndex, AMissingTableIsNoticedAndMadeAgain) {
   }
   EXPECT_EQ(store_.Rows(problems_).front().metrics.at("step_seconds"), 0.5);
   ASSERT_FALSE(problems_.empty());
-  EXPECT_NE(problems_.back().find("it has no table metric"), std::string::npos);
+  EXPECT_SAYS(problems_.back(), "it has no table metric");
 }
 
 TEST_F(FollowingIndex, BrokenJsonInItNamesTheFileAndTheRemedy) {
   Execute("UPDATE trial SET config_json = '{\"a\":'");
   const std::string said = ErrorOfRows();
-  EXPECT_NE(said.find(store_.index_path().string()), std::string::npos) << said;
-  EXPECT_NE(said.find("--rebuild"), std::string::npos) << said;
+  EXPECT_SAYS(said, store_.index_path().string());
+  EXPECT_SAYS(said, "--rebuild");
 }
 
 TEST_F(FollowingIndex, ALockedIndexIsNotToBeRebuilt) {
@@ -144,8 +136,8 @@ TEST_F(FollowingIndex, ALockedIndexIsNotToBeRebuilt) {
   ASSERT_EQ(sqlite3_exec(database, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
   const std::string said = ErrorOfRows();
   sqlite3_close(database);
-  EXPECT_NE(said.find(store_.index_path().string()), std::string::npos) << said;
-  EXPECT_NE(said.find("another program has it open"), std::string::npos) << said;
+  EXPECT_SAYS(said, store_.index_path().string());
+  EXPECT_SAYS(said, "another program has it open");
   EXPECT_EQ(said.find("--rebuild"), std::string::npos) << said;
 }
 

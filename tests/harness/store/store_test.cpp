@@ -26,64 +26,61 @@ using testing::ErrorOf;
 using testing::ExpectIn;
 namespace fs = std::filesystem;
 
-TEST(Store, OnlyFinishedTrialsExist) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  const json finished = AddTrial(store, lock, 0);
-  const std::string half = store.CreateTrial(lock, "e", "p", "wfbp-b1");
-  std::ofstream(store.Directory(half) / "config.json") << json{{"trial_id", half}};
-  std::ofstream(store.Directory(half) / "trial.json.tmp") << "{\"schema\": 1";
-  const std::string empty = store.CreateTrial(lock, "e", "other", "empty-b0");
-  std::vector<std::string> problems;
-  ASSERT_EQ(store.Rows(problems).size(), 1u);
-  EXPECT_TRUE(problems.empty());
-  const SweptTrials swept = store.RemoveUnfinished(lock);
+class AStore : public ::testing::Test {
+ protected:
+  fs::path File(int block) const {
+    return store_.Directory("e/p/wfbp-b" + std::to_string(block) + "-1") / "trial.json";
+  }
+
+  const TemporaryFolder folder_;
+  const Store store_{folder_.path()};
+  const StoreLock lock_{folder_.path()};
+  std::vector<std::string> problems_;
+};
+
+TEST_F(AStore, OnlyFinishedTrialsExist) {
+  const json finished = AddTrial(store_, lock_, 0);
+  const std::string half = store_.CreateTrial(lock_, "e", "p", "wfbp-b1");
+  std::ofstream(store_.Directory(half) / "config.json") << json{{"trial_id", half}};
+  std::ofstream(store_.Directory(half) / "trial.json.tmp") << "{\"schema\": 1";
+  const std::string empty = store_.CreateTrial(lock_, "e", "other", "empty-b0");
+  ASSERT_EQ(store_.Rows(problems_).size(), 1u);
+  EXPECT_TRUE(problems_.empty());
+  const SweptTrials swept = store_.RemoveUnfinished(lock_);
   EXPECT_EQ(swept.unfinished, (std::vector<std::string>{empty, half}));
-  EXPECT_FALSE(fs::exists(store.Directory(half)));
-  EXPECT_FALSE(fs::exists(store.Directory(empty)));
-  EXPECT_TRUE(fs::exists(store.Directory(finished["trial_id"]) / "trial.json"));
+  EXPECT_FALSE(fs::exists(store_.Directory(half)));
+  EXPECT_FALSE(fs::exists(store_.Directory(empty)));
+  EXPECT_TRUE(fs::exists(store_.Directory(finished["trial_id"]) / "trial.json"));
 }
 
-TEST(Store, CorruptTrialsAreNamedAndLeftOut) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  for (int block = 0; block < 4; ++block) AddTrial(store, lock, block);
-  const auto file = [&](int block) {
-    return store.trials() / "e" / "p" / ("wfbp-b" + std::to_string(block) + "-1") / "trial.json";
-  };
-  fs::resize_file(file(0), 40);  // truncated
-  json other = ReadJsonFile(file(1));
+TEST_F(AStore, CorruptTrialsAreNamedAndLeftOut) {
+  for (int block = 0; block < 4; ++block) AddTrial(store_, lock_, block);
+  fs::resize_file(File(0), 40);  // truncated
+  json other = ReadJsonFile(File(1));
   other["config"]["workers"] = 8;  // edited by hand
-  std::ofstream(file(1)) << other;
-  other = ReadJsonFile(file(2));
+  std::ofstream(File(1)) << other;
+  other = ReadJsonFile(File(2));
   other.erase("metrics");
-  std::ofstream(file(2)) << other;
-  std::vector<std::string> problems;
-  EXPECT_EQ(store.Rows(problems).size(), 1u);
-  ASSERT_EQ(problems.size(), 3u);
-  EXPECT_NE(problems[0].find("breaks at byte"), std::string::npos) << problems[0];
-  EXPECT_NE(problems[1].find("config_hash"), std::string::npos) << problems[1];
-  EXPECT_NE(problems[2].find("trial.json: metrics is missing"), std::string::npos) << problems[2];
+  std::ofstream(File(2)) << other;
+  EXPECT_EQ(store_.Rows(problems_).size(), 1u);
+  ASSERT_EQ(problems_.size(), 3u);
+  EXPECT_SAYS(problems_[0], "breaks at byte");
+  EXPECT_SAYS(problems_[1], "config_hash");
+  EXPECT_SAYS(problems_[2], "trial.json: metrics is missing");
 }
 
-TEST(Store, ReadersSeeWhatDisturbedATrial) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  AddTrial(store, lock, 0);
-  json trial = AddTrial(store, lock, 1);
+TEST_F(AStore, ReadersSeeWhatDisturbedATrial) {
+  AddTrial(store_, lock_, 0);
+  json trial = AddTrial(store_, lock_, 1);
   Quiet quiet;
   quiet.limits.emplace();
   quiet.disturbed = true;
   quiet.why = "other work";
   quiet.other_cpu = 0.5;
   trial["quiet"] = ToJson(std::optional(quiet));
-  store.Finish(lock, TrialOf(trial));
-  std::vector<std::string> problems;
-  store.OpenIndex(lock, problems);
-  const auto rows = store.ReadRows();
+  store_.Finish(lock_, TrialOf(trial));
+  store_.OpenIndex(lock_, problems_);
+  const auto rows = store_.ReadRows();
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_FALSE(rows[0].disturbed());
   EXPECT_EQ(rows[0].WhyDisturbed(), "");
@@ -93,19 +90,15 @@ TEST(Store, ReadersSeeWhatDisturbedATrial) {
   EXPECT_FALSE(rows[1].provenance.contains("quiet"));  // it lists only common facts
 }
 
-TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  json trial = AddTrial(store, lock, 0);
+TEST_F(AStore, HowATrialWasLaunchedIsReadBackOrRefused) {
+  json trial = AddTrial(store_, lock_, 0);
   trial["launch"] = {{"id", "e/p/wfbp-b0-1.1"}, {"trials", 6}, {"start_seconds", 2.5}};
   trial["rounds"] = {0.25, 0.5};
-  std::vector<std::string> problems;
-  store.OpenIndex(lock, problems)
+  store_.OpenIndex(lock_, problems_)
       .AddTrial(TrialOf(json(trial).patch(
           R"([{"op": "replace", "path": "/trial_id", "value": "e/p/other"}])"_json)));
   std::map<std::string, RowLaunch> launches;
-  for (const TrialRow& row : store.ReadRows()) launches[row.trial_id] = row.launch;
+  for (const TrialRow& row : store_.ReadRows()) launches[row.trial_id] = row.launch;
   const RowLaunch launch = launches.at("e/p/other");
   EXPECT_EQ(launch.id, "e/p/wfbp-b0-1.1");
   EXPECT_EQ(launch.trials, 6u);
@@ -123,30 +116,26 @@ TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
   }
 }
 
-TEST(Store, TheRebuiltIndexHasTheSameRows) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  std::vector<std::string> problems;
+TEST_F(AStore, TheRebuiltIndexHasTheSameRows) {
   {
-    Index index = store.OpenIndex(lock, problems);
+    Index index = store_.OpenIndex(lock_, problems_);
     for (int block = 0; block < 3; ++block) {
-      index.AddTrial(TrialOf(AddTrial(store, lock, block, block == 1 ? "failed" : "ok")));
+      index.AddTrial(TrialOf(AddTrial(store_, lock_, block, block == 1 ? "failed" : "ok")));
     }
     EXPECT_THROW(
         index.AddTrial(TrialOf(
-            AddTrial(store, lock, 0)
+            AddTrial(store_, lock_, 0)
                 .patch(json::parse(
                     R"([{"op": "replace", "path": "/trial_id", "value": "e/p/wfbp-b0-1"}])")))),
         Error);  // rows are never replaced
   }
-  const auto first = store.ReadRows().front().trial_id;
-  store.Annotate(lock, first, "the fan stood still");
-  EXPECT_THROW(store.Annotate(lock, "e/p/none", "r"), Error);
-  const auto before = store.ReadRows();
-  store.RebuildIndex(lock, problems);
-  const auto after = store.ReadRows();
-  EXPECT_TRUE(problems.empty());
+  const auto first = store_.ReadRows().front().trial_id;
+  store_.Annotate(lock_, first, "the fan stood still");
+  EXPECT_THROW(store_.Annotate(lock_, "e/p/none", "r"), Error);
+  const auto before = store_.ReadRows();
+  store_.RebuildIndex(lock_, problems_);
+  const auto after = store_.ReadRows();
+  EXPECT_TRUE(problems_.empty());
   ASSERT_EQ(before.size(), 4u);
   ASSERT_EQ(after.size(), before.size());
   for (std::size_t i = 0; i < after.size(); ++i) {
@@ -160,42 +149,32 @@ TEST(Store, TheRebuiltIndexHasTheSameRows) {
   EXPECT_FALSE(after.front().counts());  // annotated
 }
 
-TEST(Store, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  std::vector<std::string> problems;
-  for (int block = 0; block < 3; ++block) AddTrial(store, lock, block);
-  store.OpenIndex(lock, problems);
+TEST_F(AStore, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
+  for (int block = 0; block < 3; ++block) AddTrial(store_, lock_, block);
+  store_.OpenIndex(lock_, problems_);
   for (int block = 0; block < 2; ++block) {
-    const fs::path file =
-        store.trials() / "e" / "p" / ("wfbp-b" + std::to_string(block) + "-1") / "trial.json";
-    json older = ReadJsonFile(file);
+    json older = ReadJsonFile(File(block));
     older["schema"] = kTrialSchema - 1;
-    std::ofstream(file) << older;
+    std::ofstream(File(block)) << older;
   }
-  ASSERT_TRUE(problems.empty());
-  EXPECT_EQ(store.Rows(problems).size(), 1u);
-  ASSERT_EQ(problems.size(), 1u);
-  EXPECT_NE(problems[0].find("2 trial(s) were written by an older sparfuse"), std::string::npos);
+  ASSERT_TRUE(problems_.empty());
+  EXPECT_EQ(store_.Rows(problems_).size(), 1u);
+  ASSERT_EQ(problems_.size(), 1u);
+  EXPECT_SAYS(problems_[0], "2 trial(s) were written by an older sparfuse");
 
   // A reader refuses an older index, and a writer makes it again.
   sqlite3* database = nullptr;
-  ASSERT_EQ(sqlite3_open(store.index_path().c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open(store_.index_path().c_str(), &database), SQLITE_OK);
   sqlite3_exec(database, "PRAGMA user_version = 0", nullptr, nullptr, nullptr);
   sqlite3_close(database);
-  EXPECT_THROW(store.ReadRows(), Error);
-  EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
-  EXPECT_EQ(store.ReadRows().size(), 1u);
+  EXPECT_THROW(store_.ReadRows(), Error);
+  EXPECT_EQ(store_.OpenIndex(lock_, problems_).Rows().size(), 1u);
+  EXPECT_EQ(store_.ReadRows().size(), 1u);
 }
 
-TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  std::vector<std::string> problems;
-  Index index = store.OpenIndex(lock, problems);
-  json trial = AddTrial(store, lock, 0, "invalid");
+TEST_F(AStore, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
+  Index index = store_.OpenIndex(lock_, problems_);
+  json trial = AddTrial(store_, lock_, 0, "invalid");
   trial["started_utc"] = "2026-01-01T00:00:00.000Z";
   trial["checks"] = {{"replicas_equal", false}, {"loss_finite", true}};
   for (const char* number : {"11", "2", "10"}) {
@@ -210,53 +189,35 @@ TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
   EXPECT_EQ(rows[2].failed_checks, std::vector<std::string>{"replicas_equal"});
 }
 
-TEST(Store, RebuildingNamesTrialsThatTheirHashesContradict) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
+TEST_F(AStore, RebuildingNamesTrialsThatTheirHashesContradict) {
   for (int block = 0; block < 3; ++block) {
-    json config = AddTrial(store, lock, block)["config"];
+    json config = AddTrial(store_, lock_, block)["config"];
     config["seed"] = block + 1;  // repeats a value of trial.json
     if (block == 1) config["density"] = 0.5;
-    const std::string id = "e/p/wfbp-b" + std::to_string(block) + "-1";
-    std::ofstream(store.Directory(id) / "config.json") << config.dump();
+    std::ofstream(File(block).parent_path() / "config.json") << config.dump();
   }
-  const fs::path last = store.Directory("e/p/wfbp-b2-1") / "trial.json";
-  json edited = ReadJsonFile(last);
+  json edited = ReadJsonFile(File(2));
   edited["system"]["cores"] = 64;
-  std::ofstream(last) << edited.dump();
-  std::vector<std::string> problems;
-  store.RebuildIndex(lock, problems);
-  EXPECT_EQ(store.ReadRows().size(), 1u);
-  ASSERT_EQ(problems.size(), 2u);
-  EXPECT_NE(problems[0].find("wfbp-b1-1: config_hash: trial.json has"), std::string::npos)
-      << problems[0];
-  EXPECT_NE(problems[1].find("wfbp-b2-1/trial.json: system_hash = "), std::string::npos)
-      << problems[1];
+  std::ofstream(File(2)) << edited.dump();
+  store_.RebuildIndex(lock_, problems_);
+  EXPECT_EQ(store_.ReadRows().size(), 1u);
+  ASSERT_EQ(problems_.size(), 2u);
+  EXPECT_SAYS(problems_[0], "wfbp-b1-1: config_hash: trial.json has");
+  EXPECT_SAYS(problems_[1], "wfbp-b2-1/trial.json: system_hash = ");
 }
 
-TEST(Store, WhatTheIndexLacksIsAddedWhenItOpens) {
-  const TemporaryFolder folder;
-  const Store store(folder.path());
-  const StoreLock lock(folder.path());
-  AddTrial(store, lock, 0);  // as if killed between trial.json and the row
-  std::vector<std::string> problems;
-  EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
-  EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
+TEST_F(AStore, WhatTheIndexLacksIsAddedWhenItOpens) {
+  AddTrial(store_, lock_, 0);  // as if killed between trial.json and the row
+  EXPECT_EQ(store_.OpenIndex(lock_, problems_).Rows().size(), 1u);
+  EXPECT_EQ(store_.OpenIndex(lock_, problems_).Rows().size(), 1u);
 }
 
 TEST(Store, ASecondRunIsToldWhoHoldsTheLock) {
   const TemporaryFolder folder;
   const StoreLock lock(folder.path());
   EXPECT_EQ(StoreLock::TryLock(folder.path()), nullptr);
-  try {
-    const StoreLock second(folder.path());
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_NE(std::string(error.what()).find("process " + std::to_string(getpid())),
-              std::string::npos);
-  }
+  EXPECT_SAYS(ErrorOf([&] { const StoreLock second(folder.path()); }),
+              "process " + std::to_string(getpid()));
 }
 
 TEST(Outcome, ATrialWithAFailedCheckOrANaNHasNoThroughput) {

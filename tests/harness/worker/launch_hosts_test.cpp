@@ -5,7 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/live/launch_end.hpp"
+#include "harness/run/live/outcome.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
 #include "harness/worker/launch.hpp"
 #include "tests/harness/worker/worker_ranks.hpp"

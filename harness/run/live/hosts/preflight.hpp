@@ -14,6 +14,8 @@
 #include "harness/records/launch.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_method.hpp"
+#include "harness/run/run_options.hpp"
+#include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
 
@@ -54,7 +56,7 @@ struct HostFacts : RankBinding {
 };
 
 struct HostFailure {
-  std::string host;  // the name in the hostfile; "": unknown
+  std::string host;  // its name, as in the hostfile; "": unknown, or none
   std::string why;
 };
 
@@ -81,5 +83,19 @@ std::vector<Finding> JudgePreflight(const Preflight& preflight, const PreflightR
 
 // A line for each host with its hardware and software.
 std::string TableOfHosts(const Preflight& preflight);
+
+struct AskedNodes {
+  std::vector<Node> nodes;  // by host, as RunOptions has them; empty: they did not all tell
+  std::vector<std::string> problems;  // the reasons for which trials would fail there, a sentence
+                                      // each
+};
+
+// Asks by a preflight, which takes a second or two. What is
+// no launch at all (srun outside of an allocation, no worker) is no problem here: trials say it.
+AskedNodes AskNodes(const RunOptions& options, const std::filesystem::path& results,
+                    const std::atomic<bool>& interrupted);
+
+// The nodes of the newest trial that names its nodes, each kind once; empty if no trial does.
+std::vector<Node> StoredNodes(const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/log_text.hpp"
@@ -24,15 +25,8 @@ constexpr std::size_t kMostHosts = 100'000;
 // A name begins with a letter or digit. A launcher would take a leading hyphen for an option, and a
 // shell takes "$(x)" for a command. A user may precede the host; IPv6 addresses have colons.
 bool IsHostName(std::string_view name) {
-  constexpr std::size_t kLongest = 300;
-  const auto is_allowed = [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == ':' || c == '@' ||
-           c == '%';
-  };
-  return !name.empty() && name.size() <= kLongest &&
-         (std::isalnum(static_cast<unsigned char>(name.front())) != 0 || name.front() == ':' ||
-          name.front() == '_') &&
-         std::ranges::all_of(name, is_allowed);
+  static const Expression kForm("^[[:alnum:]:_][[:alnum:]._:@%-]{0,299}$", "the name of a host");
+  return kForm.FoundIn(name);
 }
 
 // The end of the expression at the begin of `text`: a comma outside of brackets.

@@ -102,14 +102,15 @@ Words Srun(const LaunchedWork& work, const LaunchMethod& method) {
 TemplateValues ValuesOf(const LaunchedWork& work, const LaunchMethod& method,
                         const Environment& environment) {
   TemplateValues values;
-  values.ranks = work.config.workers;
-  values.ranks_per_node = work.config.ranks_per_node;
-  values.nodes = NodesOf(work.config);
-  values.timeout_seconds = static_cast<long>(std::ceil(work.timeout_seconds));
-  values.worker = work.worker.string();
-  values.hostfile = method.hostfile.string();
-  values.interface = method.interface;
-  values.nonce = work.nonce;
+  values.within_words = {
+      {"ranks", std::to_string(work.config.workers)},
+      {"ranks_per_node", std::to_string(work.config.ranks_per_node)},
+      {"nodes", std::to_string(NodesOf(work.config))},
+      {"timeout", std::to_string(static_cast<long>(std::ceil(work.timeout_seconds)))},
+      {"worker", work.worker.string()},
+      {"hostfile", method.hostfile.string()},
+      {"interface", method.interface},
+      {"nonce", work.nonce}};
   for (const fs::path& directory : work.directories) values.arguments.push_back(directory.string());
   for (const auto& [name, value] : environment) values.environment.push_back(name + "=" + value);
   for (const std::string& name : Inherited(environment))
@@ -214,6 +215,21 @@ Words LaunchEnder(const LaunchMethod& method, const std::string& nonce) {
   return {"sh", "-c",
           "scancel --signal=KILL $(squeue --noheader --steps --jobs=\"$SLURM_JOB_ID\" --name=" +
               StepName(nonce) + " --format=%i) 2>/dev/null"};
+}
+
+LaunchRequest RequestOf(const LaunchedWork& work, const LaunchMethod& method,
+                        const Environment& more, const fs::path& folder) {
+  LaunchRequest request;
+  request.timeout_seconds = work.timeout_seconds;
+  request.log = folder / "log.txt";
+  request.environment = LaunchEnvironment(work, method);
+  request.environment.insert(request.environment.end(), more.begin(), more.end());
+  request.argv = LaunchCommand(work, method, request.environment);
+  request.ender = LaunchEnder(method, work.nonce);
+  // Other hosts lack a folder in this host's memory.
+  if (!StartsItsRanks(work.config, method) && !method.across_hosts())
+    request.session = folder / kSessionRecord;
+  return request;
 }
 
 std::string ShellLine(const Environment& environment, std::span<const std::string> command) {

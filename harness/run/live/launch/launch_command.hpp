@@ -10,6 +10,7 @@
 
 #include "harness/records/cell_config.hpp"
 #include "harness/run/live/launch/launch_method.hpp"
+#include "harness/run/live/launch/launcher.hpp"
 
 namespace sparfuse::harness {
 
@@ -55,6 +56,11 @@ inline constexpr const char* kLifetimeVariable = "SPARFUSE_LIFETIME_SECONDS";
 // The command that ends the ranks of a launch in addition to its launcher (LaunchRequest::ender),
 // or nothing.
 std::vector<std::string> LaunchEnder(const LaunchMethod& method, const std::string& nonce);
+
+// The launch of this work, which nothing but its time ends early. more: variables that ranks need
+// besides LaunchEnvironment's. folder: for its log, and its record of a SessionFolder.
+LaunchRequest RequestOf(const LaunchedWork& work, const LaunchMethod& method,
+                        const Environment& more, const std::filesystem::path& folder);
 
 // As a shell takes it: "NAME=VALUE program 'an argument'".
 std::string ShellLine(const Environment& environment, std::span<const std::string> command);

@@ -7,7 +7,6 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <map>
 #include <sstream>
 #include <string_view>
 
@@ -46,6 +45,14 @@ void Split(const std::string& word, const auto& text, const auto& placeholder) {
     placeholder(word.substr(open + 1, close - open - 1));
     at = close + 1;
   }
+}
+
+std::string Filled(const std::string& word, const std::map<std::string, std::string>& values) {
+  std::string filled;
+  Split(
+      word, [&](const std::string& text) { filled += text; },
+      [&](const std::string& name) { filled += values.at(name); });
+  return filled;
 }
 
 void CheckWord(const TomlFile& file, const std::string& pointer, const std::string& word) {
@@ -107,40 +114,21 @@ bool LaunchTemplate::Uses(const std::string& placeholder) const {
 }
 
 std::vector<std::string> LaunchTemplate::Fill(const TemplateValues& values) const {
-  const std::map<std::string, std::string> single = {
-      {"ranks", std::to_string(values.ranks)},
-      {"ranks_per_node", std::to_string(values.ranks_per_node)},
-      {"nodes", std::to_string(values.nodes)},
-      {"timeout", std::to_string(values.timeout_seconds)},
-      {"worker", values.worker},
-      {"hostfile", values.hostfile},
-      {"interface", values.interface},
-      {"nonce", values.nonce}};
   std::vector<std::string> filled;
   for (const std::string& word : words_) {
     if (word == "{arguments}" || word == "{environment}") {
       const auto& several = word == "{arguments}" ? values.arguments : values.environment;
       filled.insert(filled.end(), several.begin(), several.end());
-      continue;
+    } else {
+      filled.push_back(Filled(word, values.within_words));
     }
-    std::string made;
-    Split(
-        word, [&](const std::string& text) { made += text; },
-        [&](const std::string& name) { made += single.at(name); });
-    filled.push_back(std::move(made));
   }
   return filled;
 }
 
 std::vector<std::string> LaunchTemplate::FillEnd(const std::string& nonce) const {
   std::vector<std::string> filled;
-  for (const std::string& word : end_) {
-    std::string made;
-    Split(
-        word, [&](const std::string& text) { made += text; },
-        [&](const std::string&) { made += nonce; });
-    filled.push_back(std::move(made));
-  }
+  for (const std::string& word : end_) filled.push_back(Filled(word, {{"nonce", nonce}}));
   return filled;
 }
 
@@ -253,6 +241,55 @@ void CheckMayLaunch(const LaunchMethod& method) {
     Fail(
         "--launch srun: SLURM_JOB_ID is not set: expected to be called within an allocation "
         "(salloc, or a script of sbatch)");
+  }
+}
+
+// The hostfile of a template has the scheduler's form.
+std::vector<Host> HostsOf(const LaunchMethod& launch) {
+  return ReadHostfile(launch.hostfile, launch.kind == LaunchMethod::Kind::kTemplate
+                                           ? HostfileForm::kAny
+                                           : HostfileForm::kOpenMpi);
+}
+
+int HostCount(const LaunchMethod& launch) {
+  if (!launch.hostfile.empty()) return static_cast<int>(HostsOf(launch).size());
+  if (launch.kind != LaunchMethod::Kind::kSrun) {
+    SPARFUSE_THROW(kConfig,
+                   "ranks over several hosts: expected --hostfile FILE, which lists the hosts, or "
+                   "--launch srun");
+  }
+  CheckMayLaunch(launch);
+  const char* text = std::getenv("SLURM_JOB_NUM_NODES");
+  const int hosts = text == nullptr ? 0 : std::atoi(text);
+  if (hosts < 1) {
+    SPARFUSE_THROW(kConfig, fmt::format("SLURM_JOB_NUM_NODES={}: expected the allocation's number "
+                                        "of nodes, as Slurm sets it",
+                                        text == nullptr ? "" : text));
+  }
+  return hosts;
+}
+
+int RanksPerNode(const LaunchMethod& launch, int ranks) {
+  if (!launch.hostfile.empty()) return RanksPerHost(HostsOf(launch), ranks, launch.hostfile);
+  const int hosts = HostCount(launch);
+  return (ranks + hosts - 1) / hosts;
+}
+
+void CheckPlacement(const std::vector<std::string>& placement, const CellConfig& config,
+                    const LaunchMethod& launch) {
+  for (std::size_t one = 0; one < placement.size(); ++one) {
+    for (std::size_t other = 0; other < one; ++other) {
+      const auto per_node = static_cast<std::size_t>(config.ranks_per_node);
+      const bool same_node = one / per_node == other / per_node;
+      if (same_node == (placement[one] == placement[other])) continue;
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format(
+              "{}: ranks {} and {} of {} ran on \"{}\" and \"{}\", and {} ranks a host were "
+              "wanted: expected different machines; then measure again with --fresh",
+              launch.hostfile.empty() ? "srun" : launch.hostfile.string(), other, one,
+              config.workers, placement[other], placement[one], per_node));
+    }
   }
 }
 

@@ -3,19 +3,20 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "harness/records/cell_config.hpp"
+#include "harness/run/live/launch/hostfile.hpp"
 
 namespace sparfuse::harness {
 
 // The values of a template's placeholders.
 struct TemplateValues {
-  int ranks = 1, ranks_per_node = 1, nodes = 1;
-  long timeout_seconds = 0;
-  std::string worker, hostfile, interface, nonce;
-  std::vector<std::string> arguments;    // of the worker
-  std::vector<std::string> environment;  // NAME=VALUE
+  std::map<std::string, std::string> within_words;  // by placeholder: "ranks", "worker"
+  std::vector<std::string> arguments;               // of the worker
+  std::vector<std::string> environment;             // NAME=VALUE
 };
 
 // A file with `command = ["word", ...]`, the words that the launcher gets; no shell reads them.
@@ -84,5 +85,23 @@ void CheckMayLaunch(const LaunchMethod& method);
 // The plugin for `srun --mpi` with which Open MPI's ranks find one another, from the output of
 // `srun --mpi=list`: pmix, else the newest pmix_vN; "" if there is none.
 std::string PickPmi(const std::string& list);
+
+// The hosts of the method's hostfile. Precondition: it has one. Throws as ReadHostfile.
+std::vector<Host> HostsOf(const LaunchMethod& launch);
+
+// The number of hosts in the hostfile or the allocation. Throws Error{kConfig} if neither exists,
+// naming the option that gives one.
+int HostCount(const LaunchMethod& launch);
+
+// The number of `ranks` on each host if they are spread over all hosts. Throws Error{kConfig}, also
+// if a host has too few slots.
+int RanksPerNode(const LaunchMethod& launch, int ranks);
+
+// Checks that the ranks of a node are on one host, and the ranks of different nodes on different
+// hosts. Otherwise a link between nodes would lead back to its own host, and nobody would notice.
+// placement: host names in the order of ranks. Throws Error{kConfig} naming two ranks that violate
+// this.
+void CheckPlacement(const std::vector<std::string>& placement, const CellConfig& config,
+                    const LaunchMethod& launch);
 
 }  // namespace sparfuse::harness

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,11 +20,11 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <random>
 
 #include "core/base/clock.hpp"
 #include "core/base/error.hpp"
-#include "harness/run/live/launch/session_folder.hpp"
-#include "harness/run/live/launch/trial_log.hpp"
+#include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
 
@@ -158,6 +159,14 @@ void RedirectOutput(int output) {
   dup2(output, STDERR_FILENO);
 }
 
+// Runs the command in the place of this process. Returns if there is no such program.
+void Become(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+}
+
 // A command that ends ranks. A cluster's controller may not answer it, so it has kGrace.
 struct Ender {
   pid_t pid = 0;  // -1: it has ended
@@ -174,10 +183,7 @@ Ender StartEnder(const std::vector<std::string>& command, int output, const sigs
   if (ender != 0) return {ender, Clock::now() + kGrace};
   RedirectOutput(output);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  std::vector<char*> argv;
-  for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
+  Become(command);
   _exit(127);
 }
 
@@ -202,10 +208,7 @@ bool WaitForEvents(int signals, int output) {
     for (const auto& [name, value] : session->Environment()) setenv(name.c_str(), value.c_str(), 1);
   }
   for (const auto& [name, value] : request.environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> argv;
-  for (const auto& argument : request.argv) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
+  Become(request.argv);
   const int error = errno;
   [[maybe_unused]] const auto written = write(error_pipe, &error, sizeof(error));
   _exit(127);
@@ -322,8 +325,8 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
   while (poll(&pipe, 1, 100) <= 0 || pipe.revents == 0) {
     if (interrupted.load()) stop(LaunchResult::End::kInterrupted);
     if (SecondsSince(begin) > request.timeout_seconds) stop(LaunchResult::End::kTimeout);
-    if (!stopping && request.why_to_end)
-      result.why = request.why_to_end(SecondsSince(begin), *said);
+    if (!stopping && request.watch != nullptr)
+      result.why = request.watch->WhyToEnd(SecondsSince(begin), *said);
     if (!result.why.empty()) stop(LaunchResult::End::kStopped);
     if (stopping && !killed && SecondsSince(begin) > stopped_at + request.supervisor_seconds) {
       killed = true;
@@ -356,6 +359,81 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
     result.exit_code = WEXITSTATUS(report.status);
   }
   return result;
+}
+
+std::string Nonce() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "sparfuse-session-";
+
+// The folder for shared memory segments, if it is writable, else the one for temporary files.
+fs::path Parent() {
+  const fs::path memory = "/dev/shm";
+  std::error_code none;
+  return ::access(memory.c_str(), W_OK) == 0 ? memory : fs::temp_directory_path(none);
+}
+
+// Whether the folder can only be a session's folder of this user.
+bool IsSession(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  struct stat status {};
+  return folder.is_absolute() && folder.lexically_normal() == folder && name.starts_with(kPrefix) &&
+         ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == ::geteuid();
+}
+
+}  // namespace
+
+SessionFolder::SessionFolder(const fs::path& record) : record_(record) {
+  std::string path = (Parent() / fmt::format("{}XXXXXX", kPrefix)).string();
+  if (::mkdtemp(path.data()) == nullptr) {
+    SPARFUSE_THROW(kData, fmt::format("cannot make a folder in {}: {} (errno {})",
+                                      Parent().string(), std::strerror(errno), errno));
+  }
+  folder_ = path;
+  try {
+    WriteFileDurably(record_, path + "\n");
+  } catch (...) {
+    ::rmdir(path.c_str());
+    throw;
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> SessionFolder::Environment() const {
+  const std::string path = folder_.string();
+  std::vector<std::pair<std::string, std::string>> environment;
+  for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory",
+                           "PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_sm_backing_directory"}) {
+    // A variable that the user set stays.
+    if (std::getenv(name) == nullptr) environment.emplace_back(name, path);
+  }
+  return environment;
+}
+
+void SessionFolder::Remove() const {
+  std::error_code none;
+  fs::remove_all(folder_, none);
+  fs::remove(record_, none);
+}
+
+void RemoveSession(const fs::path& record) {
+  std::error_code none;
+  if (!fs::is_regular_file(fs::symlink_status(record, none))) return;
+  std::string path;
+  try {
+    path = ReadFile(record);
+  } catch (const Error&) {
+    return;
+  }
+  while (path.ends_with('\n')) path.pop_back();
+  if (IsSession(path)) fs::remove_all(path, none);
+  fs::remove(record, none);
 }
 
 }  // namespace sparfuse::harness

@@ -36,8 +36,7 @@ struct LaunchRequest {
   // A command for ranks that the launcher cannot end, or nothing. It runs when the launch is ended
   // early and when its launcher fails, and has some seconds.
   std::vector<std::string> ender = {};
-  // Asked a few times a second: why the launch has to end now, or "".
-  std::function<std::string(double elapsed_seconds, const LaunchSaid& said)> why_to_end = {};
+  LaunchWatch* watch = nullptr;  // asked a few times a second whether the launch has to end
   // From when the launch was told to end until it has: else its supervisor is killed with all that
   // it started.
   double supervisor_seconds = 15;
@@ -49,7 +48,7 @@ struct LaunchResult {
     kSignalled,
     kTimeout,
     kInterrupted,
-    kStopped,  // as why_to_end said
+    kStopped,  // as the watch said
   } end = End::kExited;
   int exit_code = 0;  // kExited
   int signal = 0;     // kSignalled: of the launcher itself
@@ -66,5 +65,30 @@ struct LaunchResult {
 // when the controller dies (kill -9 included).
 LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& interrupted,
                     const std::function<void(double elapsed_seconds)>& tick);
+
+// Returns a text that no other launch has, not even one that was killed and left ranks behind.
+std::string Nonce();
+
+// The folder is made for one launch. The last holder removes it with its content; after a kill of
+// the controller this is the supervisor. Its path is first written to `record`, a file in the
+// folder of the trial's log. From there a later run finds it if nobody was left to remove it.
+class SessionFolder {
+ public:
+  // Throws Error{kData} if it or `record` cannot be written.
+  explicit SessionFolder(const std::filesystem::path& record);
+
+  // The variables that the launcher needs to use it.
+  std::vector<std::pair<std::string, std::string>> Environment() const;
+  void Remove() const;
+
+ private:
+  std::filesystem::path record_, folder_;
+};
+
+// The name of the record in a trial's directory.
+inline constexpr const char* kSessionRecord = "session.txt";
+
+// Removes the folder in `record`, if it is a session's folder of this user; then `record`.
+void RemoveSession(const std::filesystem::path& record);
 
 }  // namespace sparfuse::harness

@@ -18,7 +18,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/live/launch/placement.hpp"
+#include "harness/run/live/launch/launch_method.hpp"
 
 namespace sparfuse::harness {
 

@@ -12,7 +12,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment.hpp"
-#include "harness/run/model/model_trial.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "tests/support/calibrated_clusters.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"

@@ -11,9 +11,8 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/live/launch/hostfile.hpp"
-#include "harness/run/live/launch_end.hpp"
+#include "harness/run/live/outcome.hpp"
 #include "harness/run/plan/shared_launch.hpp"
-#include "harness/run/plan/turns.hpp"
 #include "harness/store/step_log.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
@@ -154,10 +153,9 @@ TEST_F(SharedLaunch, NeedsMemoryForAllAndThePlanSaysSoWhereThereIsNone) {
   memory_.bytes = needed / 0.75 - 1;
   EXPECT_EQ(SizesOfLaunches(Planned(kLive)), (Sizes{1, 1, 1}));
   ASSERT_EQ(ProblemsOf(plan_).size(), 1u);
-  EXPECT_NE(ProblemsOf(plan_)[0].find("3 trial(s) run one after another instead of side by side: "
-                                      "part main: 3 trials side by side need about 1.1 GiB"),
-            std::string::npos)
-      << ProblemsOf(plan_)[0];
+  EXPECT_SAYS(ProblemsOf(plan_)[0],
+              "3 trial(s) run one after another instead of side by side: "
+              "part main: 3 trials side by side need about 1.1 GiB");
 }
 
 TEST_F(SharedLaunch, OnCardsNeedsOnEachWhatTheRanksOfOneHold) {
@@ -220,10 +218,8 @@ TEST_F(Hostfile, NamesHostsWithRoom) {
   EXPECT_EQ(hosts[1].slots, 4);
   for (const auto& [ranks, each] : {std::pair(1, 1), {2, 1}, {3, 2}, {7, 4}, {8, 4}})
     EXPECT_EQ(RanksPerHost(hosts, ranks, file_), each);
-  EXPECT_NE(ErrorOf([&] {
-              RanksPerHost(hosts, 10, file_);
-            }).find("hosts: n2 has slots=4, and 10 ranks on 2 hosts are 5 each"),
-            std::string::npos);
+  EXPECT_SAYS(ErrorOf([&] { RanksPerHost(hosts, 10, file_); }),
+              "hosts: n2 has slots=4, and 10 ranks on 2 hosts are 5 each");
 }
 
 TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
@@ -250,7 +246,7 @@ TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
         {"Node1 slots=1\nnode1 slots=1\n", "hosts:2: node1 is the host"},
         {"# none\n", "names no host"}}) {
     const std::string message = ErrorOf([&] { Read(text); });
-    EXPECT_NE(message.find(said), std::string::npos) << message;
+    EXPECT_SAYS(message, said);
   }
 }
 
@@ -289,8 +285,7 @@ TEST_F(Hostfile, MpirunGetsOneOfItsOwnFormWhereItWouldReadAnother) {
                            "n1 slots=8\r\nn2 slots=8\r\n", "\xef\xbb\xbfn1 slots=8\nn2 slots=8\n"})
     EXPECT_EQ(written(text), "n1 slots=8\nn2 slots=8\n") << text;
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "equal hosts are one file";
-  EXPECT_NE(ErrorOf([&] { written("n1,n2\n"); }).find("hosts:1: n1 has no slots=N"),
-            std::string::npos);
+  EXPECT_SAYS(ErrorOf([&] { written("n1,n2\n"); }), "hosts:1: n1 has no slots=N");
 }
 
 TEST_F(Hostfile, OfASchedulerHasALineASlot) {

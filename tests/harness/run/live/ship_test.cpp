@@ -16,7 +16,6 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/live/ship/node_channel.hpp"
-#include "harness/run/live/ship/shipment.hpp"
 #include "harness/run/live/ship/shipping.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"

@@ -1,13 +1,13 @@
 // Tests a trial's log: its limit, and the report at its end about a rank that died.
-#include "harness/run/live/launch/trial_log.hpp"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "harness/files/durable_file.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/outcome.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -101,11 +101,9 @@ TEST(TrialLog, HasALimitAndKeepsTheEnd) {
   EXPECT_LE(log.size(), kMostLogBytes + kLogEndBytes + 1000);
   EXPECT_TRUE(log.starts_with("first\nx"));
   EXPECT_TRUE(log.ends_with("x\nlast words\n"));
-  EXPECT_NE(log.find("[sparfuse: this log has reached its limit of 16 MiB"), std::string::npos);
+  EXPECT_SAYS(log, "[sparfuse: this log has reached its limit of 16 MiB");
   const std::size_t left_out = 6 + 40000000 + 12 - kMostLogBytes - kLogEndBytes;
-  EXPECT_NE(log.find("[sparfuse: " + std::to_string(left_out) + " bytes were left out]"),
-            std::string::npos)
-      << left_out;
+  EXPECT_SAYS(log, "[sparfuse: " + std::to_string(left_out) + " bytes were left out]") << left_out;
 }
 
 TEST(TrialLog, IsWholeBelowItsLimit) {

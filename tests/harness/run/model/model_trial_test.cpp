@@ -1,12 +1,13 @@
 // Tests a modelled trial by hand, and the errors about missing parts of its profile.
-#include "harness/run/model/model_trial.hpp"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "core/base/error.hpp"
+#include "harness/records/record.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -48,7 +49,7 @@ ProfileOutcome ProfileOn(int ranks, const std::optional<LinkShape>& link,
                        {"cpu_fraction", 0}};
   }
   ProfileOutcome outcome;
-  outcome.profile = ProfileOf(profile, "profile");
+  outcome.profile = RecordOf<Profile>(profile, "profile");
   outcome.machine = {
       {"communication_threads", "normal"}, {"cores", 2}, {"kernels", "avx2"}, {"cuda_devices", 0}};
   outcome.software = json::object();
@@ -280,20 +281,14 @@ TEST_F(ModelTrial, TakesLinksOfAsManyRanksANode) {
 }
 
 TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
-  const auto message = [&](const ProfileOutcomes& profiles) -> std::string {
-    try {
-      StepSeconds(Config(2, "this-machine"), profiles);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+  const auto message = [&](const ProfileOutcomes& profiles, FailureKind kind) {
+    return testing::ErrorOf([&] { StepSeconds(Config(2, "this-machine"), profiles); }, kind);
   };
-  EXPECT_NE(message({}).find("lacks every measurement"), std::string::npos);
-  EXPECT_NE(message({ProfileOn(1, kLink)}).find("lacks the link"), std::string::npos);
+  EXPECT_SAYS(message({}, FailureKind::kConfig), "lacks every measurement");
+  EXPECT_SAYS(message({ProfileOn(1, kLink)}, FailureKind::kConfig), "lacks the link");
   ProfileOutcomes damaged = {ProfileOn(1, kLink), ProfileOn(2, kLink)};
   damaged[1].profile.pack.clear();
-  EXPECT_NE(message(damaged).find("damaged: the profile has no pack"), std::string::npos)
-      << message(damaged);
+  EXPECT_SAYS(message(damaged, FailureKind::kData), "damaged: the profile has no pack");
 }
 
 }  // namespace

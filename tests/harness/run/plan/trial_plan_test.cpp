@@ -7,9 +7,9 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/plan/joined_blocks.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/plan_checks.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/tree/source_directory.hpp"
 
@@ -137,8 +137,7 @@ TEST(Controls, APartThatMeasuresWithoutAReferenceIsToldWhichLineItLacks) {
   };
   const auto warnings = of("[[axis]]\nmethod = [\"wfbp\", \"syncea\"]\n");
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find(R"(method = ["dense","wfbp","syncea"])"), std::string::npos)
-      << warnings[0];
+  EXPECT_SAYS(warnings[0], R"(method = ["dense","wfbp","syncea"])");
   EXPECT_TRUE(of("[[part]]\nid = \"p\"\nreference = \"wfbp\"\n[[part.axis]]\n"
                  "method = [\"wfbp\", \"syncea\"]\n")
                   .empty());
@@ -179,10 +178,9 @@ TEST_F(Plan, OtherSourcesOfAPartAreNamedAndTheTrialCounts) {
   const TrialPlan plan = Make();
   EXPECT_EQ(plan.present, 1u);
   ASSERT_EQ(ProblemsOf(plan).size(), 1u);
-  EXPECT_NE(ProblemsOf(plan)[0].find("1 trial(s) of the store count although they were made with "
-                                     "other sources of sparsifier:dgc"),
-            std::string::npos)
-      << ProblemsOf(plan)[0];
+  EXPECT_SAYS(ProblemsOf(plan)[0],
+              "1 trial(s) of the store count although they were made with "
+              "other sources of sparsifier:dgc");
 }
 
 // Ratios are within a block of one store: another store's trial cannot complete a block begun here.
@@ -252,14 +250,14 @@ TEST(VacuousComparisons, AReferenceOfOneExchangeOneWorkerAndMethodsThatAreTheSam
   const std::string methods = "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n";
   const auto one = of("workers = 2\n" + methods);
   ASSERT_EQ(one.size(), 1u);
-  EXPECT_NE(one[0].find("dense on digits-resnet sends all gradients"), std::string::npos) << one[0];
+  EXPECT_SAYS(one[0], "dense on digits-resnet sends all gradients");
   EXPECT_TRUE(of("workers = 2\nworkload_options = {}\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n"
                  "method_options = [{ threshold_bytes = 1e4 }, {}]\n")
                   .empty());
   EXPECT_TRUE(of("workers = 2\nmethod = \"dense\"\n").empty());  // nothing is compared
   const auto alone = of("workers = 1\n" + methods);
   ASSERT_EQ(alone.size(), 1u);
-  EXPECT_NE(alone[0].find("2 cell(s) have workers = 1"), std::string::npos) << alone[0];
+  EXPECT_SAYS(alone[0], "2 cell(s) have workers = 1");
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // Tests which node is blamed for a failed launch, and when it gets no more ranks.
-#include "harness/run/live/hosts/node_failures.hpp"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "harness/files/durable_file.hpp"
+#include "harness/run/live/live_launches.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -30,18 +29,18 @@ Failure Failed(const char* kind, const char* message, std::optional<int> rank = 
 
 TEST(NodeToBlame, IsThatOfTheRankThatIsGone) {
   EXPECT_EQ(
-      NodeToBlame(kNodes, Placed(), Failed("comm", "rank 3 ended by signal 9", 3, 9), "").node,
+      NodeToBlame(kNodes, Placed(), Failed("comm", "rank 3 ended by signal 9", 3, 9), "").host,
       "n2");
   // Another rank reports it.
   const Failure silent = Failed("timeout", "rank 0: rank 2 does not answer", 0);
-  EXPECT_EQ(NodeToBlame(kNodes, Placed(), silent, "").node, "n2");
-  EXPECT_EQ(NodeToBlame({"n1"}, Placed(), silent, "").node, "");
+  EXPECT_EQ(NodeToBlame(kNodes, Placed(), silent, "").host, "n2");
+  EXPECT_EQ(NodeToBlame({"n1"}, Placed(), silent, "").host, "");
 }
 
 TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
   const Failure start = Failed("timeout", "ranks did not meet within 140 s of the launch");
   const auto blamed = [&](const char* log) {
-    return NodeToBlame(kNodes, TrialLaunch(), start, log).node;
+    return NodeToBlame(kNodes, TrialLaunch(), start, log).host;
   };
   EXPECT_EQ(blamed("srun: error: Node failure on n2\nsrun: Job step aborted\n"), "n2");
   EXPECT_EQ(blamed("slurmstepd-n12: error: execve(): worker: No such file\n"), "n12");
@@ -54,7 +53,7 @@ TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
 
 TEST(NodeToBlame, IsNoneForWhatARankFoundWrongItself) {
   for (const char* kind : {"numeric", "data", "out_of_memory", "unsupported", "config"}) {
-    EXPECT_EQ(NodeToBlame(kNodes, Placed(), Failed(kind, "rank 3: a NaN", 3), "error on n2\n").node,
+    EXPECT_EQ(NodeToBlame(kNodes, Placed(), Failed(kind, "rank 3: a NaN", 3), "error on n2\n").host,
               "");
   }
 }
