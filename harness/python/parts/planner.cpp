@@ -65,12 +65,13 @@ class PythonPlanner final : public Planner {
     };
     members["exchange_seconds"] = py::cpp_function([this, input_of](std::size_t elements) {
       const PlanInput& from = input_of("exchange_seconds");
-      return MergedTimes(from, name()).Exchange(elements);
+      return MergedTimes(from, part_.source().name).Exchange(elements);
     });
     members["select_seconds"] = py::cpp_function([this, input_of](std::size_t elements) {
       const PlanInput& from = input_of("select_seconds");
       if (from.sparsified == Sparsified::kNever || from.sparsifier.empty()) return 0.0;
-      return PlanTimes(from, name()).SparsifyFused(elements, from.density, Lane::kCompute);
+      return PlanTimes(from, part_.source().name)
+          .SparsifyFused(elements, from.density, Lane::kCompute);
     });
     return NamespaceOf(members);
   }
