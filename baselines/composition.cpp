@@ -80,6 +80,23 @@ std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const T
   return found;
 }
 
+// Dense tensors of fused buffers are summed by the all-reduce of their unit.
+void ReduceDense(const GradientLayout& layout, Plan& plan) {
+  for (Unit& unit : plan.units) {
+    bool all_dense = true;
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      all_dense = all_dense && layout.tensor(t).dense;
+    }
+    if (all_dense) unit = {.first = unit.first, .last = unit.last, .date = unit.date};
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      TensorPlan how;
+      how.density = layout.tensor(t).dense ? 1.0 : unit.density;
+      how.reduced = layout.tensor(t).dense && unit.sparsified != Sparsified::kNever;
+      plan.tensors.push_back(how);
+    }
+  }
+}
+
 }  // namespace
 
 std::span<const OptionSpec> SendingOptions() {
@@ -283,27 +300,6 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoi
   if (choice.dense_apart && std::ranges::find(dense, true) != dense.end()) layout.SetDenseApart();
   return layout;
 }
-
-namespace {
-
-// Dense tensors of fused buffers are summed by the all-reduce of their unit.
-void ReduceDense(const GradientLayout& layout, Plan& plan) {
-  for (Unit& unit : plan.units) {
-    bool all_dense = true;
-    for (std::size_t t = unit.first; t < unit.last; ++t) {
-      all_dense = all_dense && layout.tensor(t).dense;
-    }
-    if (all_dense) unit = {.first = unit.first, .last = unit.last, .date = unit.date};
-    for (std::size_t t = unit.first; t < unit.last; ++t) {
-      TensorPlan how;
-      how.density = layout.tensor(t).dense ? 1.0 : unit.density;
-      how.reduced = layout.tensor(t).dense && unit.sparsified != Sparsified::kNever;
-      plan.tensors.push_back(how);
-    }
-  }
-}
-
-}  // namespace
 
 Plan MakePlan(const Composition& composition, const GradientLayout& layout,
               const Topology& topology, const BackwardProfile* backward, const CostModel* cost) {

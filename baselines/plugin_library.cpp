@@ -19,7 +19,6 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"
-#include "core/base/options.hpp"
 #include "core/plugin/part_kinds.hpp"
 
 namespace sparfuse {

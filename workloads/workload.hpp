@@ -149,7 +149,11 @@ class TrainingWorkload {
   // compared bit for bit at the end. Valid for the life of the workload.
   virtual std::vector<DeviceSpan<float>> DeviceState() = 0;
   // The same, if it is on the host.
-  std::vector<std::span<float>> State();
+  std::vector<std::span<float>> State() {
+    std::vector<std::span<float>> state;
+    for (const DeviceSpan<float>& part : DeviceState()) state.push_back(part.host());
+    return state;
+  }
   // Copies DeviceState()[part] to the host and back; `host` has its size. Both wait for the device.
   virtual void CopyState(std::size_t part, std::span<float> host) = 0;
   virtual void SetState(std::size_t part, std::span<const float> host) = 0;
@@ -183,7 +187,7 @@ class TrainingWorkload {
 
   // The metric of the best predictor without context on the same test data: perplexity of the
   // training text's unigram frequencies. Empty for images.
-  virtual std::optional<double> UnigramBaseline() const = 0;
+  virtual std::optional<double> UnigramBaseline() const { return std::nullopt; }
 };
 
 // Builds the workload `name` of the catalog. Initial parameters depend on the seed alone. Sets for

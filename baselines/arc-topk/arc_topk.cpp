@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -41,10 +40,9 @@ struct Part {
 };
 std::vector<Part> PartsOf(const ExchangeShape& shape) {
   std::vector<Part> parts;
-  for (const ExchangedTensor& tensor : shape.tensors) {
+  for (const ExchangedTensor& tensor : TensorsOf(shape)) {
     parts.push_back({tensor, {tensor.shape, tensor.numel}});
   }
-  if (parts.empty()) parts.push_back({{0, 0, shape.elements, {}}, {{}, shape.elements}});
   return parts;
 }
 
@@ -80,7 +78,6 @@ class Rows final : public CollectiveState {
     sum_ = Buffer<float>(shape.elements);
   }
 
-  bool is_first() const { return !begun_; }
   Arrays Kept() override {
     if (!options_.by_averages) return {};
     return {{"average", average_.host()}, {"sent", told_.host()}, {"sum", sum_.host()}};
@@ -222,26 +219,23 @@ class Arc final : public Collective {
     const double density = buffers.shape.density();
     if (options_.by_averages) {
       buffers.sums = state.sum();
-      buffers.seen = {state.is_first() ? 1u : 0u};
-      if (state.is_first()) {
+      buffers.seen = {state.begun() ? 0u : 1u};
+      if (!state.begun()) {
         state.Begin(buffers.accumulated);
         co_await RunRingAllReduce(communicator, state.sum(), tag);
         co_return;
       }
     }
-    const std::function<void()> sketch = [&] { state.Sketch(buffers.accumulated, buffers.shape); };
-    co_await OffThread(buffers, sketch);
+    co_await OffThread(buffers, [&] { state.Sketch(buffers.accumulated, buffers.shape); });
     co_await RunRingAllReduce(communicator, state.sketch(), tag);
-    const std::function<void()> select = [&] { state.Select(buffers.accumulated, density); };
-    co_await OffThread(buffers, select);
+    co_await OffThread(buffers, [&] { state.Select(buffers.accumulated, density); });
     buffers.seen.push_back(state.values().own.size());
     co_await Values().Run(communicator, state.values(), tag + 1);
     if (!options_.by_averages) {
       buffers.payloads = state.values().payloads;
       co_return;
     }
-    const std::function<void()> take = [&] { state.Take(); };
-    co_await OffThread(buffers, take);
+    co_await OffThread(buffers, [&] { state.Take(); });
   }
 
   // Expects the largest payload; it is smaller if a shorter row is among the sent ones.

@@ -1,7 +1,6 @@
 #include "baselines/cupcake/cupcake.hpp"
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "core/fusion/plan_times.hpp"

@@ -48,8 +48,6 @@ ChunkedDct::ChunkedDct(std::span<const std::int64_t> shape, std::size_t elements
   assert(target >= 1 && target <= kMostOfTileSide);
 }
 
-std::size_t ChunkedDct::largest_tile() const { return down_.size * across_.size; }
-
 std::size_t ChunkedDct::Kept(std::size_t most) const {
   const auto kept = [&](std::size_t height, std::size_t width) {
     return std::min(most, height * width);

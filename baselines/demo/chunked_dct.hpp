@@ -9,7 +9,6 @@
 // tiles keep their norms.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -47,7 +46,7 @@ class ChunkedDct {
   std::size_t elements() const { return rows_ * cols_; }
   std::size_t tiles() const { return down_.count() * across_.count(); }
   // Elements of the largest tile.
-  std::size_t largest_tile() const;
+  std::size_t largest_tile() const { return down_.size * across_.size; }
   // sum over tiles of min(most, elements of the tile)
   std::size_t Kept(std::size_t most) const;
   // Multiplications of a transform of all tiles.

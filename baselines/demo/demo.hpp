@@ -18,9 +18,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "core/collective/collective.hpp"
 

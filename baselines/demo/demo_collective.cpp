@@ -5,12 +5,11 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "baselines/demo/chunked_dct.hpp"
 #include "baselines/demo/demo.hpp"
-#include "baselines/sparcml/partial_sum.hpp"
+#include "baselines/sparcml/sparcml.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 
@@ -69,12 +68,6 @@ std::uint32_t GetIndex(std::span<const std::byte> bits, std::size_t at) {
   const auto pair =
       static_cast<std::uint32_t>(bits[byte]) | static_cast<std::uint32_t>(bits[byte + 1]) << 8;
   return (pair >> (at % 2 * 4)) & 0xfff;
-}
-
-std::vector<std::uint64_t> BeginsOf(std::size_t ranks, std::size_t bytes) {
-  std::vector<std::uint64_t> begins(ranks + 1);
-  for (std::size_t rank = 0; rank <= ranks; ++rank) begins[rank] = rank * bytes;
-  return begins;
 }
 
 // The state of one range on one rank.
@@ -211,14 +204,12 @@ class Demo final : public Collective {
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     auto& state = static_cast<Coefficients&>(*buffers.state);
     const auto ranks = static_cast<std::size_t>(communicator.size());
-    const std::function<void()> select = [&] {
+    co_await OffThread(buffers, [&] {
       state.Select(buffers.accumulated, static_cast<std::size_t>(communicator.rank()));
-    };
-    co_await OffThread(buffers, select);
-    const std::vector<std::uint64_t> begins = BeginsOf(ranks, state.payload_bytes());
+    });
+    const std::vector<std::uint64_t> begins = EqualBlocks(ranks, state.payload_bytes());
     co_await GatherBlocks(communicator, state.payloads(), begins, tag);
-    const std::function<void()> sum = [&] { state.Sum(ranks); };
-    co_await OffThread(buffers, sum);
+    co_await OffThread(buffers, [&] { state.Sum(ranks); });
     buffers.sums = state.out();
   }
 
@@ -234,7 +225,7 @@ class Demo final : public Collective {
     RoundPlan plan;
     plan.per_rank.resize(ranks);
     plan.rounds.push_back(work);
-    AddGatherRounds(BeginsOf(ranks, CoefficientBytes(count)), topology, plan);
+    AddGatherRounds(EqualBlocks(ranks, CoefficientBytes(count)), topology, plan);
     work[Work::kMultiply] *= 2;  // the transforms back: the sent coefficients, and the sums
     work[Work::kSelect] = 0;
     work[Work::kMerge] = ranks * count;

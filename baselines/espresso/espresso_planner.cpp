@@ -241,21 +241,6 @@ class Planning {
   std::vector<Costs> costs_;
 };
 
-}  // namespace
-
-std::vector<int> EspressoOptions(const ReadyTensors& tensors, const EspressoSetting& setting) {
-  CheckReadyTensors(tensors, "espresso");
-  SPARFUSE_REQUIRE(setting.nodes >= 1 && setting.gpus_per_node >= 1,
-                   "espresso: " + std::to_string(setting.nodes) + " nodes of " +
-                       std::to_string(setting.gpus_per_node) + " cards: expected at least 1");
-  SPARFUSE_REQUIRE(
-      setting.density > 0 && setting.density <= 1,
-      "espresso: density = " + std::to_string(setting.density) + ": expected a number in (0, 1]");
-  return Planning(tensors, setting).Options();
-}
-
-namespace {
-
 constexpr std::string_view kEspressoName = "espresso";
 constexpr int kPlanned = -1;
 
@@ -324,6 +309,17 @@ class Espresso final : public Planner {
 };
 
 }  // namespace
+
+std::vector<int> EspressoOptions(const ReadyTensors& tensors, const EspressoSetting& setting) {
+  CheckReadyTensors(tensors, "espresso");
+  SPARFUSE_REQUIRE(setting.nodes >= 1 && setting.gpus_per_node >= 1,
+                   "espresso: " + std::to_string(setting.nodes) + " nodes of " +
+                       std::to_string(setting.gpus_per_node) + " cards: expected at least 1");
+  SPARFUSE_REQUIRE(
+      setting.density > 0 && setting.density <= 1,
+      "espresso: density = " + std::to_string(setting.density) + ": expected a number in (0, 1]");
+  return Planning(tensors, setting).Options();
+}
 
 const PlannerDescriptor kEspressoPlanner = {
     .name = kEspressoName,

@@ -152,8 +152,7 @@ Task Gtopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) c
   SparseSums converted;
   for (int distance = 1; distance < ranks; distance *= 2) {
     if ((rank & distance) != 0) {
-      const std::function<void()> write = [&] { wire_.Write(kept.elements(), message); };
-      co_await OffThread(buffers, write);
+      co_await OffThread(buffers, [&] { wire_.Write(kept.elements(), message); });
       co_await Complete(communicator.Isend(rank - distance, tag, message));
       break;
     }
@@ -162,21 +161,16 @@ Task Gtopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) c
     const auto requests = co_await Complete(communicator.Irecv(partner, tag, received));
     const std::size_t bytes = requests[0]->bytes();
     CheckEqualCount(bytes, message_bytes, partner);
-    const std::function<void()> merge = [&] {
-      kept.Merge(wire_.Read(received.first(bytes), converted));
-    };
-    co_await OffThread(buffers, merge);
+    co_await OffThread(buffers, [&] { kept.Merge(wire_.Read(received.first(bytes), converted)); });
   }
   if (rank == 0) {
-    const std::function<void()> write = [&] { wire_.Write(kept.elements(), message); };
-    co_await OffThread(buffers, write);
+    co_await OffThread(buffers, [&] { wire_.Write(kept.elements(), message); });
   }
   co_await Broadcast(communicator, message, 0, tag);
-  const std::function<void()> finish = [&] {
+  co_await OffThread(buffers, [&] {
     Wire(false).Write(wire_.Read(message, converted), result);
     kept.WriteReturned(ViewSparsePayload(result), buffers.returned);
-  };
-  co_await OffThread(buffers, finish);
+  });
   buffers.payloads.assign(1, result);
 }
 

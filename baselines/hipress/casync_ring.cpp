@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -194,11 +193,10 @@ Task Ring::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) co
 
   for (std::size_t step = 0; step < ranks; ++step) {
     const std::size_t p = (rank + ranks - step) % ranks;
-    const std::function<void()> work = [&] {
+    co_await OffThread(buffers, [&] {
       if (step > 0) state.Merge(partitions, p);
       state.Encode(partitions, p);
-    };
-    co_await OffThread(buffers, work);
+    });
     if (step + 1 == ranks) break;
     co_await Pass(communicator, state.code(p), state.code(p + ranks - 1), tag);
   }
@@ -208,8 +206,7 @@ Task Ring::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) co
     co_await Pass(communicator, state.code(p), state.code(p + ranks - 1), tag + 1);
   }
   const std::span<std::byte> result = buffers.Keep(partitions.all_kept() * kSparseElementBytes);
-  const std::function<void()> join = [&] { state.Join(result); };
-  co_await OffThread(buffers, join);
+  co_await OffThread(buffers, [&] { state.Join(result); });
   buffers.payloads.assign(1, result);
 }
 

@@ -56,29 +56,6 @@ double Milliseconds(SecopaTopology topology, const ServerLines& servers, double 
   return took + others * kMerge(part);
 }
 
-}  // namespace
-
-SecopaDecision SecopaDecide(SecopaTopology topology, int nodes, std::size_t elements) {
-  const auto* const servers = std::ranges::find(kServers, nodes, &ServerLines::nodes);
-  SPARFUSE_REQUIRE(servers != std::end(kServers),
-                   "hipress: world_size = " + std::to_string(nodes) +
-                       ": expected 4, 8 or 16, for which there are published constants");
-  const auto best = [&](bool compress) {
-    std::pair least(0.0, 0);
-    for (int k = 1; k <= nodes; ++k) {
-      const double took =
-          Milliseconds(topology, *servers, static_cast<double>(elements), compress, k);
-      if (k == 1 || took < least.first) least = {took, k};
-    }
-    return least;
-  };
-  const auto whole = best(false), compressed = best(true);
-  if (whole.first > compressed.first) return {true, compressed.second};
-  return {false, whole.second};
-}
-
-namespace {
-
 constexpr std::string_view kHipress = "hipress";
 
 // Returns the nearest number of nodes that has constants; the smaller one of two equally near.
@@ -121,6 +98,25 @@ class Secopa final : public Planner {
 };
 
 }  // namespace
+
+SecopaDecision SecopaDecide(SecopaTopology topology, int nodes, std::size_t elements) {
+  const auto* const servers = std::ranges::find(kServers, nodes, &ServerLines::nodes);
+  SPARFUSE_REQUIRE(servers != std::end(kServers),
+                   "hipress: world_size = " + std::to_string(nodes) +
+                       ": expected 4, 8 or 16, for which there are published constants");
+  const auto best = [&](bool compress) {
+    std::pair least(0.0, 0);
+    for (int k = 1; k <= nodes; ++k) {
+      const double took =
+          Milliseconds(topology, *servers, static_cast<double>(elements), compress, k);
+      if (k == 1 || took < least.first) least = {took, k};
+    }
+    return least;
+  };
+  const auto whole = best(false), compressed = best(true);
+  if (whole.first > compressed.first) return {true, compressed.second};
+  return {false, whole.second};
+}
 
 const PlannerDescriptor kSecopaPlanner = {
     .name = kHipress,

@@ -1,14 +1,33 @@
+// Ok-Topk's all-reduce: payloads are summed by regions with about equally many selected
+// elements, and every rank gets about the k largest sums.
+//
+// Source:      S. Li & T. Hoefler, Near-Optimal Sparse Allreduce for Distributed Deep Learning,
+//              PPoPP 2022, Algorithms 1 and 2; constants as in the published code.
+//
+//   1. In steps 0, R, 2 R, ... the ranks agree on P regions.
+//   2. Every rank sends to each other rank its selected elements of that rank's region; owners add
+//      (oktopk.hpp).
+//   3. In steps 0, T, 2 T, ... all sums that are not 0 are gathered on all ranks. The k largest are
+//      the result, and the least of their magnitudes is the global threshold. In other steps the
+//      sums that reach the threshold are gathered and are the result. Their number adapts the
+//      threshold (oktopk.hpp). If they lie too unevenly they are moved to equal blocks first.
+//   4. A value that a rank selected at an index outside the result returns to its residual.
+//
+// A step with an adapted threshold sends 2 k 8 (P - 1) / P bytes a rank if k sums reach it, and at
+// most another 8 k to balance them. A step with an exact one gathers the union of the selections.
+//
+// Deviations:  the threshold is also exact in the first step of a range or of another k, and after
+//              a step in which fewer than k sums were not 0. Ties at the k-th largest go to the
+//              smaller indices, so that k sums are the result. Messages hold indices and values,
+//              and their lengths give the counts; the published code exchanges P - 1 counts first.
 #include "baselines/oktopk/oktopk.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <string>
-#include <utility>
 
-#include "baselines/oktopk/oktopk_parts.hpp"
-#include "baselines/sparcml/partial_sum.hpp"
+#include "baselines/sparcml/sparcml.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/exchange_buffers.hpp"
@@ -102,10 +121,6 @@ std::vector<std::uint64_t> BeginsOf(std::span<const std::uint64_t> counts, std::
   for (const std::uint64_t count : counts) begins.push_back(begins.back() + count * bytes);
   return begins;
 }
-// Returns the begins if every rank has one word.
-std::vector<std::uint64_t> WordBegins(std::size_t ranks) {
-  return BeginsOf(std::vector<std::uint64_t>(ranks, 1), sizeof(std::uint64_t));
-}
 
 // Sets `back` to the elements of `own` whose indices no payload has. Indices increase from each
 // payload to the next.
@@ -176,7 +191,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   co_await SplitAndReduce(communicator, buffers, state.boundaries, options_.bucket, state.region,
                           seen.split, tag + 2);
   seen.region = state.boundaries[rank + 1] - state.boundaries[rank];
-  const std::function<void()> select = [&] {
+  co_await OffThread(buffers, [&] {
     state.sums.Clear();
     state.segment.Clear();
     state.region.AppendTo(state.sums);
@@ -185,8 +200,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
       if (seen.exact ? magnitude == 0 : magnitude < state.threshold) continue;
       state.segment.Add(state.sums.indices[i], state.sums.values[i]);
     }
-  };
-  co_await OffThread(buffers, select);
+  });
   seen.distinct = state.sums.size();
   seen.segment = state.segment.size();
   buffers.seen = seen.words();
@@ -195,7 +209,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   std::vector<std::uint64_t> counts(ranks);
   counts[rank] = seen.segment;
   const auto words = std::as_writable_bytes(std::span(counts));
-  const std::vector<std::uint64_t> word_begins = WordBegins(ranks);
+  const std::vector<std::uint64_t> word_begins = EqualBlocks(ranks, sizeof(std::uint64_t));
   co_await GatherBlocks(communicator, words, word_begins, tag + 3);
   const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   if (total > buffers.gathered.size() / kSparseElementBytes) {
@@ -218,7 +232,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   co_await GatherBlocks(communicator, gathered, begins, tag + 5);
   for (std::size_t of = 0; of < ranks; ++of) buffers.payloads.push_back(block(of));
 
-  const std::function<void()> finish = [&] {
+  co_await OffThread(buffers, [&] {
     if (seen.exact) {
       state.sums.Clear();
       for (const auto payload : buffers.payloads) {
@@ -235,8 +249,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
     }
     SetReturned(own, buffers.payloads, state.rest);
     state.rest.WriteTo(buffers.returned);
-  };
-  co_await OffThread(buffers, finish);
+  });
 }
 
 // Voted regions hold equal parts of the selections and of their union. Large sums may lie
@@ -314,7 +327,7 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   work[Work::kAdd] = region;  // its sums are set to 0 first
   work[Work::kSelect] = distinct;
   plan.rounds.push_back(work);
-  AddGatherRounds(WordBegins(ranks), topology, plan);
+  AddGatherRounds(EqualBlocks(ranks, sizeof(std::uint64_t)), topology, plan);
   if (!exact && options_.Balances(counts)) {
     AddMoveRounds(counts, topology, plan);
     counts = BlockCounts(total, ranks);

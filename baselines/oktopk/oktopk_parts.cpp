@@ -1,5 +1,3 @@
-#include "baselines/oktopk/oktopk_parts.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,12 +8,57 @@
 #include <string_view>
 #include <utility>
 
+#include "baselines/oktopk/oktopk.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/exchange_buffers.hpp"
 #include "core/collective/rounds.hpp"
 
 namespace sparfuse::baselines {
+namespace {
+
+// One rank's payload, cut into one payload per region.
+struct SplitPayload {
+  std::vector<SparsePayload> parts;            // [P] of the payload, by region
+  std::vector<std::byte> bytes;                // in the wire form
+  std::vector<std::span<const std::byte>> of;  // [P] of `bytes`
+
+  SplitPayload(const SparsePayload& own, const std::vector<std::size_t>& boundaries) {
+    for (std::size_t j = 0; j + 1 < boundaries.size(); ++j) {
+      parts.push_back(Slice(own, boundaries[j], boundaries[j + 1]));
+    }
+  }
+  // Writes all but part `own`, which is not sent.
+  void Write(std::size_t own) {
+    std::size_t size = 0;
+    for (std::size_t j = 0; j < parts.size(); ++j) {
+      if (j != own) size += parts[j].indices.size() * kSparseElementBytes;
+    }
+    bytes.resize(size);
+    std::byte* to = bytes.data();
+    for (std::size_t j = 0; j < parts.size(); ++j) {
+      std::byte* const begin = to;
+      if (j != own) {
+        const auto indices = std::as_bytes(parts[j].indices);
+        const auto values = std::as_bytes(parts[j].values);
+        to = std::copy(indices.begin(), indices.end(), to);
+        to = std::copy(values.begin(), values.end(), to);
+      }
+      of.emplace_back(begin, to);
+    }
+  }
+};
+
+struct Application {
+  std::string_view name;
+  GlobalThreshold threshold;
+};
+
+constexpr std::array kApplications = {Application{"vgg", {32, 2.0 / 3, 4.0 / 3, 1.008, 1.008}},
+                                      Application{"lstm", {32, 3.0 / 4, 5.0 / 4, 1.01, 1.008}},
+                                      Application{"bert", {128, 4.0 / 5, 5.0 / 4, 1.036, 1.025}}};
+
+}  // namespace
 
 std::vector<std::int64_t> RegionVotes(std::span<const std::uint32_t> indices, std::size_t elements,
                                       std::size_t ranks) {
@@ -185,42 +228,6 @@ void AddMoveRounds(std::span<const std::uint64_t> counts, const Topology& topolo
   if (!messages.empty()) AddRound(messages, topology, plan);
 }
 
-namespace {
-
-// One rank's payload, cut into one payload per region.
-struct SplitPayload {
-  std::vector<SparsePayload> parts;            // [P] of the payload, by region
-  std::vector<std::byte> bytes;                // in the wire form
-  std::vector<std::span<const std::byte>> of;  // [P] of `bytes`
-
-  SplitPayload(const SparsePayload& own, const std::vector<std::size_t>& boundaries) {
-    for (std::size_t j = 0; j + 1 < boundaries.size(); ++j) {
-      parts.push_back(Slice(own, boundaries[j], boundaries[j + 1]));
-    }
-  }
-  // Writes all but part `own`, which is not sent.
-  void Write(std::size_t own) {
-    std::size_t size = 0;
-    for (std::size_t j = 0; j < parts.size(); ++j) {
-      if (j != own) size += parts[j].indices.size() * kSparseElementBytes;
-    }
-    bytes.resize(size);
-    std::byte* to = bytes.data();
-    for (std::size_t j = 0; j < parts.size(); ++j) {
-      std::byte* const begin = to;
-      if (j != own) {
-        const auto indices = std::as_bytes(parts[j].indices);
-        const auto values = std::as_bytes(parts[j].values);
-        to = std::copy(indices.begin(), indices.end(), to);
-        to = std::copy(values.begin(), values.end(), to);
-      }
-      of.emplace_back(begin, to);
-    }
-  }
-};
-
-}  // namespace
-
 Task SplitAndReduce(Communicator& communicator, ExchangeBuffers& buffers,
                     const std::vector<std::size_t>& boundaries, std::size_t bucket, RangeSums& sums,
                     SplitCounts& counts, int tag) {
@@ -230,11 +237,10 @@ Task SplitAndReduce(Communicator& communicator, ExchangeBuffers& buffers,
   counts.kept = own.parts[rank].indices.size();
   counts.sent = buffers.own.size() / kSparseElementBytes - counts.kept;
   counts.received = 0;
-  const std::function<void()> prepare = [&] {
+  co_await OffThread(buffers, [&] {
     own.Write(rank);
     sums.Reset(boundaries[rank], boundaries[rank + 1]);
-  };
-  co_await OffThread(buffers, prepare);
+  });
 
   std::vector<SparsePayload> there(ranks);
   std::vector<bool> is_there(ranks);
@@ -287,19 +293,6 @@ void AddSplitRounds(std::span<const SplitCounts> counts, std::size_t bucket,
   }
   AddDirectRounds(of_rank, bucket, topology, plan);
 }
-
-namespace {
-
-struct Application {
-  std::string_view name;
-  GlobalThreshold threshold;
-};
-
-constexpr std::array kApplications = {Application{"vgg", {32, 2.0 / 3, 4.0 / 3, 1.008, 1.008}},
-                                      Application{"lstm", {32, 3.0 / 4, 5.0 / 4, 1.01, 1.008}},
-                                      Application{"bert", {128, 4.0 / 5, 5.0 / 4, 1.036, 1.025}}};
-
-}  // namespace
 
 std::vector<OptionSpec> GlobalThresholdOptions() {
   return {

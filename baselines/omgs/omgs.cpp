@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "core/fusion/plan_times.hpp"
@@ -15,6 +14,25 @@ struct OpenUnit {
   std::size_t elements = 0;
   double begin = 0;             // start of its backward on the lane
   double backward_seconds = 0;  // of all its tensors
+};
+
+constexpr std::string_view kOmgsName = "omgs";
+
+class Omgs final : public Planner {
+ public:
+  explicit Omgs(OmgsFirstPair first_pair) : first_pair_(first_pair) {}
+
+  Plan MakePlan(const PlanInput& input) const override {
+    const MergedTimes times(input, kOmgsName);
+    return PlanOfLengths(
+        OmgsUnits(
+            times.tensors(), [&](std::size_t elements) { return times.Select(elements); },
+            [&](std::size_t elements) { return times.Exchange(elements); }, first_pair_),
+        input);
+  }
+
+ private:
+  OmgsFirstPair first_pair_;
 };
 
 }  // namespace
@@ -54,34 +72,6 @@ double OmgsSelectionSeconds(double topk_seconds, std::size_t elements) {
   const auto x = static_cast<double>(elements);
   return topk_seconds * x * std::log2(x);
 }
-
-double OmgsAllGathers::operator()(std::size_t elements) const {
-  const double gathered_bytes = 4.0 * ranks * (density * static_cast<double>(elements));
-  return 2 * (alpha_seconds + seconds_per_byte * gathered_bytes);
-}
-
-namespace {
-
-constexpr std::string_view kOmgsName = "omgs";
-
-class Omgs final : public Planner {
- public:
-  explicit Omgs(OmgsFirstPair first_pair) : first_pair_(first_pair) {}
-
-  Plan MakePlan(const PlanInput& input) const override {
-    const MergedTimes times(input, kOmgsName);
-    return PlanOfLengths(
-        OmgsUnits(
-            times.tensors(), [&](std::size_t elements) { return times.Select(elements); },
-            [&](std::size_t elements) { return times.Exchange(elements); }, first_pair_),
-        input);
-  }
-
- private:
-  OmgsFirstPair first_pair_;
-};
-
-}  // namespace
 
 const PlannerDescriptor kOmgsPlanner = {
     .name = kOmgsName,

@@ -47,7 +47,10 @@ struct OmgsAllGathers {
   double density = 1;
   int ranks = 1;
 
-  double operator()(std::size_t elements) const;
+  double operator()(std::size_t elements) const {
+    const double gathered_bytes = 4.0 * ranks * (density * static_cast<double>(elements));
+    return 2 * (alpha_seconds + seconds_per_byte * gathered_bytes);
+  }
 };
 
 // Plans with the profile's times of selections and exchanges of merged sizes.

@@ -1,12 +1,29 @@
+// OmniReduce, the collective that sums block by block and sends only blocks that some
+// rank needs.
+//
+// Source: J. Fei, C.-Y. Ho, A. N. Sahu, M. Canini & A. Sapio, "Efficient Sparse Collective
+//         Communication and its Application to Accelerate Distributed Deep Learning", SIGCOMM 2021:
+//         streaming aggregation over blocks, with aggregators on the workers' own machines.
+//
+// Every rank is a worker, and the aggregator of a contiguous shard of the blocks. A shard is cut
+// into streams (omnireduce.hpp), which run side by side: while messages of every second
+// stream travel, the others are summed. A round of a stream has two steps: all workers that may
+// send blocks do so; the aggregator sends to all of them the sums of at most `bundle` blocks. If
+// rank r has B_r blocks, and U blocks are on any rank,
+//
+//   messages  sums of a stream: max(1, ceil(its U / bundle)) to each other rank;
+//             its workers: 1 at first, then one as long as they have blocks left, at most as many
+//   bytes     4 words of a message + (4 + 4 block) each block. Rank r sends B_r blocks once, except
+//             those of its own shard; every rank receives U blocks once, except its own shard's
+//
+// Elements of a block that a rank has not selected travel as zeros. Apply does not get sums that
+// are 0.
 #include "baselines/omnireduce/omnireduce.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <utility>
 
-#include "baselines/omnireduce/omnireduce_exchange.hpp"
-#include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 
 namespace sparfuse::baselines {
@@ -185,11 +202,6 @@ class Expectation {
   std::size_t all_streams_ = 0;       // s
 };
 
-OptionSpec Whole(const char* name, std::int64_t fallback, double most, const char* meaning) {
-  return {
-      .name = name, .fallback = fallback, .min = 1, .max = most, .choices = {}, .meaning = meaning};
-}
-
 class OmniReduce final : public Collective {
  public:
   explicit OmniReduce(const Options& resolved)
@@ -314,10 +326,11 @@ CollectiveDescriptor OmniReduceCollective() {
       },
       .host_memory = true,
       .options =
-          {Whole("block", 256, 65536, "elements of a block"),
-           Whole("slots", 4, static_cast<double>(kMostSlots),
-                 "largest number of streams of a shard; only as many as the selected blocks fill"),
-           Whole("bundle", 256, 4096, "largest number of blocks of a message")},
+          {WholeOption("block", 256, 1, 65536, "elements of a block"),
+           WholeOption(
+               "slots", 4, 1, static_cast<double>(kMostSlots),
+               "largest number of streams of a shard; only as many as the selected blocks fill"),
+           WholeOption("bundle", 256, 1, 4096, "largest number of blocks of a message")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
       .summary =
           "sums of blocks by streaming aggregators on the ranks; only blocks that some rank "

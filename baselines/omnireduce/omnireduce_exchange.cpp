@@ -1,4 +1,3 @@
-#include "baselines/omnireduce/omnireduce_exchange.hpp"
 
 #include <algorithm>
 #include <cstring>

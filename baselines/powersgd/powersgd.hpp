@@ -24,7 +24,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/random_stream.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/device/device.hpp"

@@ -90,11 +90,9 @@ class Factors final : public CollectiveState {
         to = std::copy(own.begin(), own.end(), to);
         continue;
       }
-      TensorInfo info;
-      info.id = part.tensor.id;
-      info.shape = part.tensor.shape;
-      info.step = step;
-      part.matrix->ComputeP(context_, Source(own), info);
+      part.matrix->ComputeP(
+          context_, Source(own),
+          {.id = part.tensor.id, .name = {}, .shape = part.tensor.shape, .step = step});
       to = std::copy(part.matrix->p().begin(), part.matrix->p().end(), to);
     }
   }
@@ -170,16 +168,11 @@ class Collecting final : public Collective {
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     auto& factors = static_cast<Factors&>(*buffers.state);
     const auto ranks = static_cast<float>(communicator.size());
-    const std::function<void()> p = [&] {
-      factors.ComputeP(buffers.accumulated, buffers.shape.step);
-    };
-    co_await OffThread(buffers, p);
+    co_await OffThread(buffers, [&] { factors.ComputeP(buffers.accumulated, buffers.shape.step); });
     co_await Sum(communicator, buffers, factors.first(), tag);
-    const std::function<void()> q = [&] { factors.ComputeQ(buffers.accumulated, ranks); };
-    co_await OffThread(buffers, q);
+    co_await OffThread(buffers, [&] { factors.ComputeQ(buffers.accumulated, ranks); });
     co_await Sum(communicator, buffers, factors.second(), tag + 4);
-    const std::function<void()> product = [&] { factors.Reconstruct(buffers.accumulated, ranks); };
-    co_await OffThread(buffers, product);
+    co_await OffThread(buffers, [&] { factors.Reconstruct(buffers.accumulated, ranks); });
     buffers.sums = factors.out();
   }
 

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -44,7 +43,6 @@ class Masked final : public CollectiveState {
   Masked(const ExchangeShape& shape, int ranks, const MaskOptions& options)
       : options_(options), ranks_(ranks), moment_(shape.elements) {}
 
-  bool is_first() const { return !begun_; }
   Arrays Kept() override { return {{"moment", moment_.host()}}; }
   bool begun() const override { return begun_; }
   void GoOn() override { begun_ = true; }  // the next run makes its mask from the moment
@@ -135,24 +133,21 @@ class Mask final : public Collective {
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     auto& state = static_cast<Masked&>(*buffers.state);
     const ExchangeShape shape = buffers.shape;
-    buffers.seen = {state.is_first() ? 1u : 0u};
-    if (state.is_first()) {
+    buffers.seen = {state.begun() ? 0u : 1u};
+    if (!state.begun()) {
       const std::span<std::byte> room = buffers.Keep(shape.elements * sizeof(float));
       const std::span<float> sums(reinterpret_cast<float*>(room.data()), shape.elements);
       std::ranges::copy(buffers.accumulated, sums.begin());
       std::ranges::fill(buffers.accumulated, 0.0f);
       co_await RunRingAllReduce(communicator, sums, tag);
       buffers.sums = sums;
-      const std::function<void()> advance = [&] { state.AdvanceBy(sums, shape); };
-      co_await OffThread(buffers, advance);
+      co_await OffThread(buffers, [&] { state.AdvanceBy(sums, shape); });
       co_return;
     }
-    const std::function<void()> take = [&] { state.Take(buffers.accumulated, shape); };
-    co_await OffThread(buffers, take);
+    co_await OffThread(buffers, [&] { state.Take(buffers.accumulated, shape); });
     co_await Values().Run(communicator, state.values(), tag);
     buffers.payloads = state.values().payloads;
-    const std::function<void()> advance = [&] { state.AdvanceByMask(shape); };
-    co_await OffThread(buffers, advance);
+    co_await OffThread(buffers, [&] { state.AdvanceByMask(shape); });
   }
 
   void Expect(const OverlapModel& /*overlap*/, const Topology& /*topology*/,

@@ -19,7 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "core/collective/collective.hpp"

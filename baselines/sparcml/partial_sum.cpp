@@ -1,5 +1,3 @@
-#include "baselines/sparcml/partial_sum.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -7,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "baselines/sparcml/sparcml.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/rounds.hpp"
 #include "core/payload/accumulate.hpp"

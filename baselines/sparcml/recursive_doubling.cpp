@@ -14,9 +14,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <string>
 
-#include "baselines/sparcml/partial_sum.hpp"
 #include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/exchange_buffers.hpp"
@@ -81,9 +79,8 @@ Task RecursiveDoubling::Run(Communicator& communicator, ExchangeBuffers& buffers
   const Doubling among(communicator.size());
   PartialSum sum(buffers.shape.elements, rule_, buffers.kept);
   std::span<const std::byte> received;
-  const std::function<void()> start = [&] { sum.Start(buffers.own); };
   const std::function<void()> add = [&] { sum.Add(received); };
-  co_await OffThread(buffers, start);
+  co_await OffThread(buffers, [&] { sum.Start(buffers.own); });
   std::span<const std::byte> result;
   if (among.Folded(rank)) {
     const int partner = rank - among.doubling;

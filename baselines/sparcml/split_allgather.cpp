@@ -15,9 +15,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <string>
 
-#include "baselines/sparcml/partial_sum.hpp"
 #include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/exchange_buffers.hpp"
@@ -76,7 +74,7 @@ Task SplitAllgather::Split(Communicator& communicator, ExchangeBuffers& buffers,
   const Regions regions{buffers.shape.elements, ranks};
   buffers.Keep(buffers.own.size());
   std::vector<std::span<const std::byte>> slices(ranks);
-  const std::function<void()> slice = [&] {
+  co_await OffThread(buffers, [&] {
     const SparsePayload own = ViewSparsePayload(buffers.own);
     std::byte* to = buffers.kept.data();
     for (std::size_t owner = 0; owner < ranks; ++owner) {
@@ -89,8 +87,7 @@ Task SplitAllgather::Split(Communicator& communicator, ExchangeBuffers& buffers,
       slices[owner] = {to, 2 * half};
       to += 2 * half;
     }
-  };
-  co_await OffThread(buffers, slice);
+  });
 
   std::vector<std::unique_ptr<Request>> requests;
   const auto room_of = [&](std::size_t peer) {
@@ -139,28 +136,26 @@ Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, i
   RangeSums sums;
   std::vector<std::uint64_t> counts(ranks);
   std::size_t received_bytes = 0;
-  const std::function<void()> add = [&] {
+  co_await OffThread(buffers, [&] {
     sums.Reset(regions.Begin(rank), regions.Begin(rank + 1));
     for (const std::span<const std::byte> slice : received) {
       sums.Add(ViewSparsePayload(slice));
       received_bytes += slice.size();
     }
     counts[rank] = sums.count();
-  };
-  co_await OffThread(buffers, add);
+  });
   const std::size_t own_bytes = received[rank].size();
   buffers.seen = {(buffers.own.size() - own_bytes) / kSparseElementBytes,
                   (received_bytes - own_bytes) / kSparseElementBytes, counts[rank]};
   buffers.served = received_bytes / kSparseElementBytes;
 
-  std::vector<std::uint64_t> words(ranks + 1);
-  for (std::size_t r = 0; r <= ranks; ++r) words[r] = r * sizeof(std::uint64_t);
+  const std::vector<std::uint64_t> words = EqualBlocks(ranks, sizeof(std::uint64_t));
   co_await GatherBlocks(communicator, std::as_writable_bytes(std::span(counts)), words, tag + 1);
 
   const bool dense = Dense(counts, buffers.shape.elements);
   const std::vector<std::uint64_t> begins = Begins(counts, regions, dense);
   std::span<std::byte> result;
-  const std::function<void()> write = [&] {
+  co_await OffThread(buffers, [&] {
     buffers.Keep(begins.back());
     result = buffers.kept.host().first(begins.back());
     const std::span<std::byte> own = result.subspan(begins[rank], begins[rank + 1] - begins[rank]);
@@ -171,8 +166,7 @@ Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, i
       sums.AppendTo(elements);
       elements.WriteTo(own);
     }
-  };
-  co_await OffThread(buffers, write);
+  });
   co_await GatherBlocks(communicator, result, begins, tag + 2);
 
   if (dense) {
@@ -272,16 +266,12 @@ RoundPlan SplitAllgather::Rounds(const ExchangeSizes& sizes, const Topology& top
   if (ranks == 1) return plan;
   const Regions regions{sizes.shape.elements, ranks};
   std::vector<std::uint64_t> counts;
-  std::vector<std::uint64_t> words = {0};
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    counts.push_back(sizes.seen[rank][kSummed]);
-    words.push_back(words.back() + sizeof(std::uint64_t));
-  }
+  for (const auto& seen : sizes.seen) counts.push_back(seen[kSummed]);
   plan.dense_sums = Dense(counts, regions.elements);
   plan.sums = plan.dense_sums ? regions.elements
                               : std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   AddSplitRound(sizes, regions, topology, plan);
-  AddGatherRounds(words, topology, plan);
+  AddGatherRounds(EqualBlocks(ranks, sizeof(std::uint64_t)), topology, plan);
   AddGatherRounds(Begins(counts, regions, plan.dense_sums), topology, plan);
   return plan;
 }

@@ -19,19 +19,189 @@
 #include "baselines/spardl/spardl.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "baselines/spardl/spardl_sizes.hpp"
-#include "baselines/spardl/spardl_sums.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/exchange_buffers.hpp"
 
 namespace sparfuse::baselines {
 namespace {
+
+// --- sizes and work, modelled ---
+
+class SpardlExpectation {
+ public:
+  SpardlExpectation(const SpardlForm& form, const OverlapModel& overlap, std::size_t ranks,
+                    const ExchangeSizes& sizes)
+      : form_(form),
+        overlap_(overlap),
+        blocks_(sizes.shape, ranks / form.teams),
+        scatter_(SpardlScatterSteps(blocks_.count())) {
+    const double sent = static_cast<double>(
+        std::accumulate(sizes.payload_bytes.begin(), sizes.payload_bytes.end(), std::uint64_t{0}));
+    const double most = static_cast<double>(ranks * sizes.shape.elements * kSparseElementBytes);
+    density_ = most > 0 ? sent / most : 0;
+    ExpectUnions();
+  }
+
+  const SpardlBlocks& blocks() const { return blocks_; }
+
+  // Returns the sizes sent by the rank at this place of a team.
+  std::vector<std::uint64_t> At(std::size_t place) const {
+    std::vector<std::uint64_t> sent;
+    for (const SpardlStep& step : scatter_) {
+      const std::size_t first = (place + step.gap) % blocks_.count();
+      sent.push_back(form_.lazy ? blocks_.KeptOf(first, step.blocks) : Sums(place, step));
+    }
+    std::size_t kept = Kept(place, unions_.front());
+    if (form_.gathers_lists()) {
+      const std::size_t list = std::min(kept, AdaptedCount(place));
+      for (const SpardlStep& step : BruckSteps(form_.teams)) sent.push_back(step.blocks * list);
+      kept = std::min(blocks_.kept(place), UnionOf(place, list));
+    } else {
+      for (const double doubled : doubled_) {
+        sent.push_back(kept);
+        kept = Kept(place, doubled);
+      }
+    }
+    sent.push_back(kept);
+    return sent;
+  }
+
+ private:
+  // summed[o]: the number of ranks in the sums that a rank w cuts of block w + o. It receives sums
+  // of this block that rank w - gap has cut. For that rank it is block w - gap + (o + gap).
+  void ExpectUnions() {
+    std::vector<std::size_t> summed(blocks_.count(), 1);
+    for (const SpardlStep& step : scatter_) {
+      for (std::size_t o = 0; o < step.blocks; ++o) summed[o] += summed[o + step.gap];
+    }
+    std::map<std::size_t, double> by_ranks;
+    const auto expect = [&](std::size_t ranks) {
+      const auto [entry, made] = by_ranks.try_emplace(ranks, 0);
+      if (made) entry->second = overlap_.Union(density_, ranks);
+      return entry->second;
+    };
+    for (const std::size_t ranks : summed) unions_.push_back(expect(ranks));
+    for (std::size_t teams = 2; teams <= form_.teams; teams *= 2) {
+      doubled_.push_back(expect(teams * blocks_.count()));
+    }
+  }
+
+  std::size_t Sums(std::size_t place, const SpardlStep& step) const {
+    std::size_t elements = 0;
+    for (std::size_t o = step.gap; o < step.gap + step.blocks; ++o) {
+      elements += Kept((place + o) % blocks_.count(), unions_[o]);
+    }
+    return elements;
+  }
+
+  // Returns the kept elements of a block, of which the fraction `part` is present.
+  std::size_t Kept(std::size_t block, double part) const {
+    const std::size_t most = blocks_.kept(block);
+    if (form_.lazy) return most;
+    const double there = static_cast<double>(blocks_.size(block)) * part;
+    return std::min(most, static_cast<std::size_t>(std::llround(there)));
+  }
+
+  // Returns the distinct indices of all teams' lists of a block.
+  std::size_t UnionOf(std::size_t block, std::size_t list) const {
+    const auto size = static_cast<double>(blocks_.size(block));
+    if (size == 0) return 0;
+    return static_cast<std::size_t>(
+        std::llround(size * overlap_.Union(static_cast<double>(list) / size, form_.teams)));
+  }
+
+  // Returns the h at which the count settles: the largest h for which lists of h elements have no
+  // more than k_b distinct indices.
+  std::size_t AdaptedCount(std::size_t block) const {
+    const std::size_t kept = blocks_.kept(block);
+    if (kept == 0) return 0;
+    std::size_t low = std::max<std::size_t>(1, kept / form_.teams);
+    std::size_t high = kept;
+    while (low < high) {
+      const std::size_t middle = (low + high + 1) / 2;
+      if (UnionOf(block, middle) <= kept) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
+
+  const SpardlForm& form_;
+  const OverlapModel& overlap_;
+  SpardlBlocks blocks_;
+  std::vector<SpardlStep> scatter_;
+  double density_ = 0;
+  std::vector<double> unions_;   // by offset of a block: the fraction present at its cut
+  std::vector<double> doubled_;  // by step among teams: the fraction present after it
+};
+
+// [ranks] the numbers that each rank notes (ExchangeBuffers::seen): elements that it sends in each
+// step of the reduce-scatter and in each step among teams, then applied elements of its block. They
+// are exact for forms that do not note sizes, and expected by the overlap model for the others.
+std::vector<std::vector<std::uint64_t>> SpardlSizes(const SpardlForm& form,
+                                                    const OverlapModel& overlap,
+                                                    const Topology& topology,
+                                                    const ExchangeSizes& sizes) {
+  const auto ranks = static_cast<std::size_t>(topology.ranks);
+  const SpardlExpectation expected(form, overlap, ranks, sizes);
+  std::vector<std::vector<std::uint64_t>> seen(ranks);
+  const std::size_t places = expected.blocks().count();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    seen[rank] = rank < places ? expected.At(rank) : seen[rank - places];
+  }
+  return seen;
+}
+
+// Adds the work of SpardlSums on a block to rounds. The work is an upper bound: all indices differ.
+// `arrived`: number of arrived bundles with the block.
+class SpardlWork {
+ public:
+  SpardlWork(const SpardlForm& form, const SpardlBlocks& blocks)
+      : lazy_(form.lazy), width_(blocks.size(0)), kept_(blocks.kept(0)) {}
+
+  void Add(std::size_t arrived, Round& round) const {
+    round[Work::kMerge] += Sums(lazy_ ? arrived : arrived + 1) + kept_;
+  }
+
+  void Cut(std::size_t arrived, Round& round) const {
+    if (!lazy_) {
+      round[Work::kSelect] += Sums(arrived + 1);
+      return;
+    }
+    // One pass over a dense block takes as long as adding to it, 0.25 ns an element. kSelect, the
+    // examination of a list, takes 17 ns.
+    round[Work::kAdd] += width_;
+    if (arrived == 0) return;
+    round[Work::kMerge] += Sums(arrived + 1) + Sums(arrived);
+    round[Work::kSelect] += Sums(2 * arrived + 1);
+  }
+
+  void Return(std::size_t arrived, Round& round) const {
+    round[Work::kMerge] += 2 * kept_ + Sums(lazy_ ? arrived : arrived + 1);
+  }
+
+  // `lists` lists of other teams are added to the own list, and the largest elements are kept.
+  void Join(std::size_t lists, Round& round) const {
+    round[Work::kMerge] += 2 * lists * kept_;
+    round[Work::kSelect] += 2 * kept_;
+  }
+
+ private:
+  std::uint64_t Sums(std::size_t bundles) const { return std::min(width_, bundles * kept_); }
+
+  bool lazy_;
+  std::uint64_t width_;
+  std::uint64_t kept_;
+};
 
 class Spardl final : public Collective {
  public:
@@ -90,8 +260,7 @@ Task Spardl::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   }
   at.sent.push_back(at.applied[at.own].indices.size());
   co_await Gather(at);
-  const std::function<void()> finish = [&] { Finish(at); };
-  co_await OffThread(buffers, finish);
+  co_await OffThread(buffers, [&] { Finish(at); });
   if (form_.notes_sizes()) buffers.seen = at.sent;
 }
 
@@ -127,7 +296,7 @@ Task Spardl::ReduceScatter(SpardlExchange& at) const {
     at.sent.push_back(0);
     for (std::size_t from = 0; from < step.blocks; from += each) {
       std::span<const std::byte> out;
-      const std::function<void()> work = [&] {
+      co_await OffThread(at.buffers, [&] {
         add();
         const std::size_t first = at.Around(at.own + step.gap + from);
         at.blocks.ForEach(first, each, [&](std::size_t b) {
@@ -135,8 +304,7 @@ Task Spardl::ReduceScatter(SpardlExchange& at) const {
           parts[b] = sums.cut(b);
         });
         out = at.Pack(parts, first, each);
-      };
-      co_await OffThread(at.buffers, work);
+      });
       arrived_first = at.Around(at.own + from);
       arrived_blocks = each;
       const auto room = RoomFor(at.blocks.KeptOf(arrived_first, each), at.state.in);
@@ -150,11 +318,10 @@ Task Spardl::ReduceScatter(SpardlExchange& at) const {
   }
   const std::size_t kept = at.blocks.kept(at.own);
   const std::size_t most = form_.gathers_lists() ? at.state.count.Next(kept, at.teams) : kept;
-  const std::function<void()> last = [&] {
+  co_await OffThread(at.buffers, [&] {
     add();
     sums.Cut(at.own, most);
-  };
-  co_await OffThread(at.buffers, last);
+  });
 }
 
 // B-SAG: all ranks that own this block get all teams' lists of it, each as a message of its own.
@@ -185,7 +352,7 @@ Task Spardl::GatherLists(SpardlExchange& at) const {
       lists[step.gap + i] = lists[step.gap + i].first(requests[i]->bytes());
     }
   }
-  const std::function<void()> work = [&] {
+  co_await OffThread(at.buffers, [&] {
     std::vector<SparsePayload> list(at.blocks.count());
     state.merged.Clear();
     for (std::size_t team = 0; team < at.teams; ++team) {
@@ -195,8 +362,7 @@ Task Spardl::GatherLists(SpardlExchange& at) const {
     }
     state.count.Learn(state.merged.size(), kept, at.teams);
     KeepLargest(state.merged.view(), kept, state.kept, state.rest);
-  };
-  co_await OffThread(at.buffers, work);
+  });
   at.applied[at.own] = state.kept.view();
 }
 
@@ -214,7 +380,7 @@ Task Spardl::DoubleTeams(SpardlExchange& at) const {
                                             at.communicator.Isend(partner, at.tag + 1, out));
     at.sent.push_back(out.size() / kSparseElementBytes);
     const std::span<const std::byte> in = room.first(requests[0]->bytes());
-    const std::function<void()> work = [&] {
+    co_await OffThread(at.buffers, [&] {
       const bool first = (at.team & bit) == 0;
       std::vector<SparsePayload> lower(at.blocks.count());
       std::vector<SparsePayload> upper(at.blocks.count());
@@ -223,8 +389,7 @@ Task Spardl::DoubleTeams(SpardlExchange& at) const {
       Merge(lower[at.own], upper[at.own], state.merged);
       KeepLargest(state.merged.view(), kept, state.kept, state.rest);
       if (at.team % (2 * bit) == 0) state.sums.Keep(at.own, state.rest.view());
-    };
-    co_await OffThread(at.buffers, work);
+    });
     at.applied[at.own] = state.kept.view();
   }
 }

@@ -1,5 +1,3 @@
-#include "baselines/spardl/spardl_sums.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -7,9 +5,35 @@
 #include <string>
 #include <utility>
 
+#include "baselines/spardl/spardl.hpp"
 #include "core/base/error.hpp"
 
 namespace sparfuse::baselines {
+namespace {
+
+std::int64_t LeastOf(std::size_t kept, std::size_t teams) {
+  return static_cast<std::int64_t>(std::max<std::size_t>(1, kept / teams));
+}
+
+constexpr double kMostTeams = 1 << 16;
+
+// Finds values by indices that are requested in increasing order.
+class Reader {
+ public:
+  explicit Reader(const SparsePayload& from) : from_(from) {}
+  // Returns null if there is none.
+  const float* Find(std::uint32_t index) {
+    while (at_ < from_.indices.size() && from_.indices[at_] < index) ++at_;
+    const bool found = at_ < from_.indices.size() && from_.indices[at_] == index;
+    return found ? &from_.values[at_] : nullptr;
+  }
+
+ private:
+  SparsePayload from_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
 
 SpardlBlocks::SpardlBlocks(const ExchangeShape& shape, std::size_t count)
     : elements_(shape.elements),
@@ -51,14 +75,6 @@ std::vector<SpardlStep> BruckSteps(std::size_t ranks) {
   return steps;
 }
 
-namespace {
-
-std::int64_t LeastOf(std::size_t kept, std::size_t teams) {
-  return static_cast<std::int64_t>(std::max<std::size_t>(1, kept / teams));
-}
-
-}  // namespace
-
 std::size_t SpardlCount::Next(std::size_t kept, std::size_t teams) {
   if (kept == 0) return 0;
   const std::int64_t least = LeastOf(kept, teams);
@@ -83,12 +99,6 @@ void SpardlCount::Learn(std::size_t merged, std::size_t kept, std::size_t teams)
   const auto used = static_cast<std::int64_t>(Next(kept, teams));
   count_ = std::clamp(used + step_, LeastOf(kept, teams), most);
 }
-
-namespace {
-
-constexpr double kMostTeams = 1 << 16;
-
-}  // namespace
 
 std::vector<OptionSpec> SpardlOptions() {
   return {
@@ -131,26 +141,6 @@ std::string SpardlRefuses(const SpardlForm& form, const Topology& topology) {
   return "takes teams of equal size, and teams = " + teams + " does not divide " +
          std::to_string(ranks) + " ranks; expected one of " + divisors;
 }
-
-namespace {
-
-// Finds values by indices that are requested in increasing order.
-class Reader {
- public:
-  explicit Reader(const SparsePayload& from) : from_(from) {}
-  // Returns null if there is none.
-  const float* Find(std::uint32_t index) {
-    while (at_ < from_.indices.size() && from_.indices[at_] < index) ++at_;
-    const bool found = at_ < from_.indices.size() && from_.indices[at_] == index;
-    return found ? &from_.values[at_] : nullptr;
-  }
-
- private:
-  SparsePayload from_;
-  std::size_t at_ = 0;
-};
-
-}  // namespace
 
 SpardlSums::SpardlSums() : select_(FindSparsifier("topk").make({}, 0)) {}
 

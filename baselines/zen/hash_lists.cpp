@@ -10,7 +10,6 @@
 #include "core/base/random_stream.hpp"
 
 namespace sparfuse::baselines {
-
 namespace {
 
 constexpr std::uint32_t kEmpty = 0;  // a slot holds an element's number + 1
@@ -45,6 +44,20 @@ bool Place(const SparsePayload& from, std::span<const std::uint32_t> part_of, st
     report.most_serial = std::max(report.most_serial, used);
   }
   return true;
+}
+
+constexpr std::size_t kPerBlock = 16;  // approximate number of a list's entries in a block
+
+static_assert(std::endian::native == std::endian::little, "bit t is bit t % 8 of byte t / 8");
+
+// Calls each(base, word) for the words of a bitmap. The last word is filled up with zeros.
+template <class Each>
+void ForWords(std::span<const std::byte> bitmap, const Each& each) {
+  for (std::size_t at = 0; at < bitmap.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bitmap.data() + at, std::min(sizeof word, bitmap.size() - at));
+    each(8 * at, word);
+  }
 }
 
 }  // namespace
@@ -108,12 +121,6 @@ HashingReport SplitByHashing(const SparsePayload& from, std::span<const std::uin
   }
   return report;
 }
-
-namespace {
-
-constexpr std::size_t kPerBlock = 16;  // approximate number of a list's entries in a block
-
-}  // namespace
 
 HashLists::HashLists(std::size_t elements, std::size_t servers)
     : elements_(elements),
@@ -200,22 +207,6 @@ void Servers::ToPositions(std::size_t server, std::span<std::uint32_t> indices) 
     index = static_cast<std::uint32_t>(position);
   }
 }
-
-namespace {
-
-static_assert(std::endian::native == std::endian::little, "bit t is bit t % 8 of byte t / 8");
-
-// Calls each(base, word) for the words of a bitmap. The last word is filled up with zeros.
-template <class Each>
-void ForWords(std::span<const std::byte> bitmap, const Each& each) {
-  for (std::size_t at = 0; at < bitmap.size(); at += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bitmap.data() + at, std::min(sizeof word, bitmap.size() - at));
-    each(8 * at, word);
-  }
-}
-
-}  // namespace
 
 IndexForm FormOf(FormChoice choice, std::size_t list, std::size_t count) {
   if (choice == FormChoice::kBitmap) return IndexForm::kBitmap;

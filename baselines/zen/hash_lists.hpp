@@ -26,7 +26,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/base/random_stream.hpp"

@@ -1,8 +1,9 @@
-#include "baselines/zen/zen_sizes.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include "baselines/zen/zen.hpp"
+#include "core/collective/algorithms.hpp"
 
 namespace sparfuse::baselines {
 namespace {
@@ -55,6 +56,35 @@ void ExpectLocal(const ExchangeSizes& sizes, double density, const ZenGrid& grid
       rank.node_sum = std::min(read, Whole(unions));
     }
   }
+}
+
+// Bytes of one rank in a round, and their part to and from other nodes.
+struct Moved {
+  std::uint64_t out = 0;
+  std::uint64_t in = 0;
+  std::uint64_t off_node_out = 0;
+  std::uint64_t off_node_in = 0;
+};
+
+Round& AddMoves(std::span<const Moved> by_rank, std::size_t messages, LinkClass link,
+                const Topology& topology, RoundPlan& plan) {
+  Round round;
+  round.messages = static_cast<std::uint32_t>(messages);
+  round.link = link;
+  std::vector<Moved> nodes(static_cast<std::size_t>(topology.nodes()));
+  for (std::size_t r = 0; r < by_rank.size(); ++r) {
+    const Moved& moved = by_rank[r];
+    round.bytes = std::max({round.bytes, moved.out, moved.in});
+    plan.per_rank[r] += {messages, messages, moved.out, moved.in};
+    Moved& node = nodes[static_cast<std::size_t>(topology.NodeOf(static_cast<int>(r)))];
+    node.out += moved.off_node_out;
+    node.in += moved.off_node_in;
+  }
+  for (const Moved& node : nodes) {
+    round.node_bytes = std::max({round.node_bytes, node.out, node.in});
+  }
+  plan.rounds.push_back(round);
+  return plan.rounds.back();
 }
 
 }  // namespace
@@ -135,6 +165,76 @@ std::vector<ZenSizes> ExpectedZenSizes(const ExchangeSizes& sizes, const Overlap
     }
   }
   return expected;
+}
+
+RoundPlan ZenRounds(const ZenGrid& grid, const ExchangeSizes& sizes, const Topology& topology) {
+  std::vector<ZenSizes> seen;
+  for (const auto& words : sizes.seen) seen.push_back(ZenSizes::Of(words));
+  RoundPlan plan;
+  plan.per_rank.resize(grid.ranks);
+  plan.sums = 0;
+  for (const ZenSizes& rank : seen) *plan.sums += rank.summed;
+  if (grid.ranks == 1) return plan;
+
+  constexpr std::uint64_t kElement = kSparseElementBytes;
+  const LinkClass link = SlowestLink(topology);
+  std::vector<Moved> moved(grid.ranks);
+  if (grid.local > 1) {
+    for (std::size_t r = 0; r < grid.ranks; ++r) {
+      moved[r] = {seen[r].local_out * kElement, seen[r].local_in * kElement, 0, 0};
+    }
+    Round& round = AddMoves(moved, grid.local - 1, LinkClass::kIntraNode, topology, plan);
+    round[Work::kHash] = *std::ranges::max_element(sizes.payload_bytes) / kElement;
+    for (const ZenSizes& rank : seen) {
+      round[Work::kMerge] = std::max(round[Work::kMerge], rank.local_merged);
+    }
+  }
+
+  for (std::size_t r = 0; r < grid.ranks; ++r) {
+    moved[r] = {seen[r].out * kElement, seen[r].in * kElement, seen[r].off_node_out * kElement,
+                seen[r].off_node_in * kElement};
+  }
+  Round& push = AddMoves(moved, grid.nodes() - 1, link, topology, plan);
+  // The server's list of sums is cleared, and scanned for the added elements.
+  push[Work::kAdd] = (sizes.shape.elements + grid.ranks - 1) / grid.ranks;
+  for (const ZenSizes& rank : seen) {
+    push[Work::kHash] = std::max(push[Work::kHash], rank.node_sum);
+    plan.served.push_back(rank.Kept() + rank.in);
+    push[Work::kMerge] = std::max(push[Work::kMerge], plan.served.back());
+  }
+
+  // The output of the servers, by column and by node.
+  std::vector<std::uint64_t> columns(grid.local, 0);
+  std::vector<std::uint64_t> nodes(static_cast<std::size_t>(topology.nodes()), 0);
+  const auto node_of = [&](std::size_t r) {
+    return static_cast<std::size_t>(topology.NodeOf(static_cast<int>(r)));
+  };
+  std::uint64_t decoded = 0;
+  for (std::size_t r = 0; r < grid.ranks; ++r) {
+    columns[r % grid.local] += seen[r].PulledBytes();
+    nodes[node_of(r)] += seen[r].PulledBytes();
+    decoded += seen[r].bitmap_bytes > 0 ? seen[r].summed : 0;
+  }
+  const std::uint64_t all = std::accumulate(columns.begin(), columns.end(), std::uint64_t{0});
+  for (std::size_t r = 0; r < grid.ranks; ++r) {
+    const std::uint64_t own = seen[r].PulledBytes();
+    const std::uint64_t peers = grid.nodes() - 1;
+    moved[r] = {peers * own, columns[r % grid.local] - own, peers * own,
+                columns[r % grid.local] - own};
+    if (grid.local > 1) continue;  // all peers are on other nodes
+    moved[r].off_node_out = (grid.ranks - RanksBeside(topology, r)) * own;
+    moved[r].off_node_in = all - nodes[node_of(r)];
+  }
+  AddMoves(moved, 2 * (grid.nodes() - 1), link, topology, plan);
+  if (grid.local > 1) {
+    for (std::size_t r = 0; r < grid.ranks; ++r) {
+      const std::uint64_t column = columns[r % grid.local];
+      moved[r] = {(grid.local - 1) * column, all - column, 0, 0};
+    }
+    AddMoves(moved, 2 * grid.nodes() * (grid.local - 1), LinkClass::kIntraNode, topology, plan);
+  }
+  plan.rounds.back()[Work::kMerge] = decoded;
+  return plan;
 }
 
 }  // namespace sparfuse::baselines

@@ -16,7 +16,7 @@
 #include "harness/files/toml_file.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/records/profile.hpp"
-#include "workloads/catalog/model_table.hpp"
+#include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
 

@@ -1,13 +1,11 @@
 #include "harness/machine/binding.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,28 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<int> CoresOfThisProcess() {
-  std::vector<int> cores;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
-}
-
 std::vector<int> NumaNodesOf(const std::vector<int>& cores) {
   constexpr std::string_view kNode = "node";
   std::vector<int> nodes;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", none)) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& entry : EntriesOf("/sys/devices/system/node")) {
+    const std::string name = entry.filename().string();
     if (!name.starts_with(kNode)) continue;
     const std::vector<int> number = ReadRanges(name.substr(kNode.size()));
-    std::string list;
-    if (number.size() != 1 || !std::getline(std::ifstream(entry.path() / "cpulist"), list))
-      continue;
+    const std::string list = FirstLine(entry / "cpulist");
+    if (number.size() != 1 || list.empty()) continue;
     const std::vector<int> of_node = ReadRanges(list);
     if (std::ranges::any_of(cores,
                             [&](int core) { return std::ranges::binary_search(of_node, core); })) {
@@ -92,7 +77,7 @@ std::vector<int> ReadRanges(const std::string& text) {
 }
 
 RankBinding BindingOfThisProcess() {
-  const std::vector<int> cores = CoresOfThisProcess();
+  const std::vector<int> cores = UsableCores();
   RankBinding own;
   own.host = HostName();
   own.cores = WriteRanges(cores);

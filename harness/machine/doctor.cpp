@@ -6,8 +6,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <optional>
 
 #include "core/base/error.hpp"
 #include "core/device/card.hpp"
@@ -22,13 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Level = Finding::Level;
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 Finding Governor() {
   const std::string governor = FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
@@ -119,41 +110,17 @@ Finding Python(const fs::path& python) {
       python.string() + " cannot import it or Jinja2: figures and reports need ./scripts/setup"};
 }
 
-}  // namespace
-
-std::vector<Finding> Examine(const DoctorPaths& paths) {
-  const Node machine = DescribeMachine();
-  const auto cores = static_cast<int>(*machine.cores);
-  std::vector<Finding> findings = {
-      {Level::kGood, "processor",
-       fmt::format("{}, {} cores, {} GiB", machine.processor, cores, *machine.memory_gib)},
-      {cores < 2 ? Level::kWarning : Level::kGood, "cores",
-       cores < 2
-           ? "1: two ranks share it, every live trial is oversubscribed"
-           : fmt::format("trials of up to {} ranks with one thread each are not oversubscribed",
-                         cores)},
-      Governor(),
-      Load(cores),
-      Mpi(),
-      Torch(paths.worker)};
-  for (auto& finding : GpuFindings(ReadGpus(), DescribeCudaBuild(paths.root)))
-    findings.push_back(std::move(finding));
-  for (auto& finding : Data()) findings.push_back(std::move(finding));
-  findings.push_back(Disk(paths.results));
-  findings.push_back(Python(paths.python));
-  return findings;
-}
-
-namespace {
-
-using Level = Finding::Level;
-
 constexpr int kOldestCapability = 75;
 constexpr unsigned kBusyPercent = 10;
 
 // The facts of one subject, and its troubles for measurements.
 struct Subject {
   std::vector<std::string> facts, troubles;
+
+  // What is a trouble where it is on, if that is known.
+  void Say(const std::optional<bool>& on, const char* trouble, const char* fact) {
+    if (on) (*on ? troubles : facts).emplace_back(*on ? trouble : fact);
+  }
 
   Finding Found(std::string what) const {
     std::string text = fmt::format("{}", fmt::join(facts, ", "));
@@ -295,20 +262,9 @@ Finding Modes(const GpuCard& card, const std::string& what) {
   }
   if (card.compute_mode == nvml::kProhibited)
     subject.troubles.emplace_back("computing is prohibited (nvidia-smi -c DEFAULT)");
-  if (card.mig) {
-    if (*card.mig) {
-      subject.troubles.emplace_back("MIG is on: a trial gets a slice of the card");
-    } else {
-      subject.facts.emplace_back("MIG off");
-    }
-  }
-  if (card.display) {
-    if (*card.display) {
-      subject.troubles.emplace_back("a display is attached: its drawing takes turns with trials");
-    } else {
-      subject.facts.emplace_back("no display");
-    }
-  }
+  subject.Say(card.mig, "MIG is on: a trial gets a slice of the card", "MIG off");
+  subject.Say(card.display, "a display is attached: its drawing takes turns with trials",
+              "no display");
   return subject.Found(what);
 }
 
@@ -380,10 +336,9 @@ Finding Link(const GpuLink& link) {
 
 // The version of an installed Python distribution in the environment of `root`; "" if missing.
 std::string DistributionVersion(const fs::path& root, const std::string& name) {
-  std::error_code none;
-  for (const auto& python : fs::directory_iterator(root / ".venv" / "lib", none)) {
-    for (const auto& entry : fs::directory_iterator(python.path() / "site-packages", none)) {
-      const std::string file = entry.path().filename().string();
+  for (const fs::path& python : EntriesOf(root / ".venv" / "lib")) {
+    for (const fs::path& entry : EntriesOf(python / "site-packages")) {
+      const std::string file = entry.filename().string();
       if (file.starts_with(name + "-") && file.ends_with(".dist-info"))
         return file.substr(name.size() + 1, file.rfind(".dist-info") - name.size() - 1);
     }
@@ -424,6 +379,29 @@ std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build
     findings.push_back(PlaceOfCard(card, name + " place"));
   }
   for (const GpuLink& link : report.links) findings.push_back(Link(link));
+  return findings;
+}
+
+std::vector<Finding> Examine(const DoctorPaths& paths) {
+  const Node machine = DescribeMachine();
+  const auto cores = static_cast<int>(*machine.cores);
+  std::vector<Finding> findings = {
+      {Level::kGood, "processor",
+       fmt::format("{}, {} cores, {} GiB", machine.processor, cores, *machine.memory_gib)},
+      {cores < 2 ? Level::kWarning : Level::kGood, "cores",
+       cores < 2
+           ? "1: two ranks share it, every live trial is oversubscribed"
+           : fmt::format("trials of up to {} ranks with one thread each are not oversubscribed",
+                         cores)},
+      Governor(),
+      Load(cores),
+      Mpi(),
+      Torch(paths.worker)};
+  for (auto& finding : GpuFindings(ReadGpus(), DescribeCudaBuild(paths.root)))
+    findings.push_back(std::move(finding));
+  for (auto& finding : Data()) findings.push_back(std::move(finding));
+  findings.push_back(Disk(paths.results));
+  findings.push_back(Python(paths.python));
   return findings;
 }
 

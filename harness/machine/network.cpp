@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "harness/machine/system.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -20,10 +21,7 @@ constexpr double kNoticedShare = 0.05;
 
 std::vector<std::string> NamesIn(const fs::path& folder) {
   std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    names.push_back(entry.path().filename().string());
-  std::ranges::sort(names);
+  for (const fs::path& entry : EntriesOf(folder)) names.push_back(entry.filename().string());
   return names;
 }
 

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "harness/machine/binding.hpp"
 #include "harness/machine/nvml_api.hpp"
 
 namespace sparfuse::harness {
@@ -62,18 +64,11 @@ std::optional<double> GetWatts(Function function, Device card) {
 // Writes a set of bits as in "0-3,8".
 std::string Ranges(std::span<const unsigned long> set) {
   constexpr std::size_t kBits = std::numeric_limits<unsigned long>::digits;
-  const auto has = [&](std::size_t i) {
-    return i < set.size() * kBits && (set[i / kBits] >> (i % kBits) & 1) != 0;
-  };
-  std::string text;
+  std::vector<int> numbers;
   for (std::size_t i = 0; i < set.size() * kBits; ++i) {
-    if (!has(i)) continue;
-    const std::size_t first = i;
-    while (has(i + 1)) ++i;
-    if (!text.empty()) text += ',';
-    text += first == i ? fmt::format("{}", i) : fmt::format("{}-{}", first, i);
+    if ((set[i / kBits] >> (i % kBits) & 1) != 0) numbers.push_back(static_cast<int>(i));
   }
-  return text;
+  return WriteRanges(numbers);
 }
 
 CardClock ReadClock(const Functions& nvml, Device card, nvml::Clock domain) {
@@ -236,6 +231,16 @@ std::string StatusText(int status) {
 }
 
 }  // namespace
+
+bool IsCard(const GpuCard& card, const std::string& uuid) {
+  const auto digits = [](std::string text) {
+    std::erase_if(text, [](unsigned char c) { return std::isxdigit(c) == 0; });
+    std::ranges::transform(text, text.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+  };
+  return !uuid.empty() && digits(card.uuid).ends_with(digits(uuid));
+}
 
 GpuReport ReadGpus(const Functions& nvml) {
   GpuReport report;

@@ -44,6 +44,9 @@ struct GpuCard {
   std::vector<GpuProcess> processes;  // without this one
 };
 
+// Whether CUDA calls the card `uuid`: hexadecimal digits, which NVML writes with "GPU-" and dashes.
+bool IsCard(const GpuCard& card, const std::string& uuid);
+
 // The path between the cards of index a < b: "NV4" (four active NVLink links, to the other card or
 // to switches), "PIX" (one PCIe switch), "PXB" (several), "PHB" (a host bridge), "NODE" (host
 // bridges of a NUMA node), "SYS" (between NUMA nodes), "board"; "" unknown.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -23,11 +22,10 @@
 #include <thread>
 
 #include "core/base/clock.hpp"
-#include "harness/machine/nvml_api.hpp"
+#include "harness/machine/system.hpp"
 #include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
-
 namespace {
 
 constexpr int kRuns = 5;
@@ -49,44 +47,11 @@ std::uint64_t Mix(std::uint64_t x) {  // xorshift
   return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h;
 }
 
-double ThreadCpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-}  // namespace
-
-double ReferenceLoopSeconds() {
-  std::array<double, kRuns> seconds{};
-  volatile std::uint64_t kept = 0;  // forces the computation of the loop
-  for (double& each : seconds) {
-    const double begin = ThreadCpuSeconds();
-    kept = Loop(kept);
-    each = ThreadCpuSeconds() - begin;
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[kRuns / 2];
-}
-
-namespace {
-
 double TickSeconds() { return 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
 std::string Contents(const std::string& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::vector<int> CoresToRunOn() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
 }
 
 double AncestorsCpuSeconds() {
@@ -100,7 +65,68 @@ double AncestorsCpuSeconds() {
   return seconds;
 }
 
+double Needed(const HostUse& use) {
+  const double cores = use.cores;
+  return use.quota ? std::min(*use.quota, cores) : cores;
+}
+
+using Readings = std::vector<RankReadings>;
+
+double SumOver(const Readings& ranks, double RankReadings::*member) {
+  return std::accumulate(ranks.begin(), ranks.end(), 0.0,
+                         [&](double sum, const RankReadings& rank) { return sum + rank.*member; });
+}
+
+// One rank of each process, because ranks that are threads of one process share its counters.
+std::map<std::string, Readings> ProcessesByHost(const Readings& ranks) {
+  std::map<std::string, Readings> hosts;
+  std::set<std::pair<std::string, int>> seen;
+  for (const RankReadings& rank : ranks) {
+    if (seen.emplace(rank.host, rank.process).second) hosts[rank.host].push_back(rank);
+  }
+  return hosts;
+}
+
+// The slowest rank's loop time, by sample. All ranks run the loop at once.
+std::vector<double> SlowestLoops(const Readings& ranks) {
+  std::vector<double> slowest;
+  for (const RankReadings& rank : ranks) {
+    const std::vector<double>& own = rank.loop_seconds;
+    slowest.resize(std::max(slowest.size(), own.size()));
+    for (std::size_t i = 0; i < own.size(); ++i) slowest[i] = std::max(slowest[i], own[i]);
+  }
+  return slowest;
+}
+
+void Raise(std::optional<double>& reading, double value) {
+  reading = std::max(reading.value_or(0), value);
+}
+
+void JudgeLink(const QuietLink& link, double limit, std::map<std::string, double>& causes) {
+  const auto& [label, before, after] = link;
+  double off = 0;  // the larger of both
+  for (const auto& gbps : {before, after}) {
+    if (gbps && label > 0 && std::abs(*gbps / label - 1) > std::abs(off)) off = *gbps / label - 1;
+  }
+  if (std::abs(off) > limit) causes["link"] = off;
+  if (!before || !after || *before <= 0) return;
+  if (const double change = *after / *before - 1; std::abs(change) > limit)
+    causes["link_change"] = change;
+}
+
 }  // namespace
+
+double ReferenceLoopSeconds() {
+  std::array<double, kRuns> seconds{};
+  volatile std::uint64_t kept = 0;  // forces the computation of the loop
+  for (double& each : seconds) {
+    const double begin = CpuSeconds(CLOCK_THREAD_CPUTIME_ID);
+    kept = Loop(kept);
+    each = CpuSeconds(CLOCK_THREAD_CPUTIME_ID) - begin;
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[kRuns / 2];
+}
 
 std::optional<CoreTimes> Between(const std::optional<CoreTimes>& before,
                                  const std::optional<CoreTimes>& after) {
@@ -170,10 +196,8 @@ std::optional<ProcessTimes> ParseProcessStat(const std::string& text) {
 
 CpuUse ReadCpuUse() {
   CpuUse use;
-  timespec own{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
-  use.times = ParseProcStat(Contents("/proc/stat"), CoresToRunOn());
-  use.own_cpu_seconds = static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec);
+  use.times = ParseProcStat(Contents("/proc/stat"), UsableCores());
+  use.own_cpu_seconds = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
   use.ancestors_cpu_seconds = AncestorsCpuSeconds();
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -209,47 +233,6 @@ std::optional<double> LoadAverage() {
   double load = 0;
   return getloadavg(&load, 1) == 1 ? std::optional(load) : std::nullopt;
 }
-
-namespace {
-
-double Needed(const HostUse& use) {
-  const double cores = use.cores;
-  return use.quota ? std::min(*use.quota, cores) : cores;
-}
-
-using Readings = std::vector<RankReadings>;
-
-double SumOver(const Readings& ranks, double RankReadings::*member) {
-  return std::accumulate(ranks.begin(), ranks.end(), 0.0,
-                         [&](double sum, const RankReadings& rank) { return sum + rank.*member; });
-}
-
-// One rank of each process, because ranks that are threads of one process share its counters.
-std::map<std::string, Readings> ProcessesByHost(const Readings& ranks) {
-  std::map<std::string, Readings> hosts;
-  std::set<std::pair<std::string, int>> seen;
-  for (const RankReadings& rank : ranks) {
-    if (seen.emplace(rank.host, rank.process).second) hosts[rank.host].push_back(rank);
-  }
-  return hosts;
-}
-
-// The slowest rank's loop time, by sample. All ranks run the loop at once.
-std::vector<double> SlowestLoops(const Readings& ranks) {
-  std::vector<double> slowest;
-  for (const RankReadings& rank : ranks) {
-    const std::vector<double>& own = rank.loop_seconds;
-    slowest.resize(std::max(slowest.size(), own.size()));
-    for (std::size_t i = 0; i < own.size(); ++i) slowest[i] = std::max(slowest[i], own[i]);
-  }
-  return slowest;
-}
-
-void Raise(std::optional<double>& reading, double value) {
-  reading = std::max(reading.value_or(0), value);
-}
-
-}  // namespace
 
 template <>
 RecordKeys KeysOf<RankReadings>() {
@@ -297,19 +280,11 @@ QuietCards CardReadings(const GpuReport& report, const std::vector<std::string>&
                         const std::vector<int>& own) {
   // Clocks that somebody set, or that power limits always cap, are the card's normal state.
   constexpr std::uint64_t kUsual = 0x1 | 0x2 | 0x4 | 0x100;
-  const auto plain = [](std::string uuid) {
-    std::erase_if(uuid, [](char c) { return !std::isxdigit(static_cast<unsigned char>(c)); });
-    std::transform(uuid.begin(), uuid.end(), uuid.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return uuid;
-  };
   std::vector<std::string> others;
   std::set<std::string> held_down;
   for (const GpuCard& card : report.cards) {
-    const auto users = std::count_if(uuids.begin(), uuids.end(), [&](const std::string& uuid) {
-      // NVML writes "GPU-" before the digits.
-      return !uuid.empty() && plain(card.uuid).ends_with(plain(uuid));
-    });
+    const auto users =
+        std::ranges::count_if(uuids, [&](const std::string& uuid) { return IsCard(card, uuid); });
     if (users == 0) continue;
     for (const auto& word : ThrottleWords(card.throttle_reasons.value_or(0) & ~kUsual))
       held_down.insert(word);
@@ -368,22 +343,6 @@ std::optional<double> Undisturbed(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[(values.size() - 1) / 4];
 }
-
-namespace {
-
-void JudgeLink(const QuietLink& link, double limit, std::map<std::string, double>& causes) {
-  const auto& [label, before, after] = link;
-  double off = 0;  // the larger of both
-  for (const auto& gbps : {before, after}) {
-    if (gbps && label > 0 && std::abs(*gbps / label - 1) > std::abs(off)) off = *gbps / label - 1;
-  }
-  if (std::abs(off) > limit) causes["link"] = off;
-  if (!before || !after || *before <= 0) return;
-  if (const double change = *after / *before - 1; std::abs(change) > limit)
-    causes["link_change"] = change;
-}
-
-}  // namespace
 
 Quiet JudgeQuiet(Quiet readings, const QuietLimits& limits, std::optional<double> usual) {
   readings.limits = limits;

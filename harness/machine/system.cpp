@@ -34,18 +34,10 @@ std::string ProcValue(const char* file, std::string_view key) {
   return "";
 }
 
-int UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 std::vector<std::string> GpuModels() {
   std::vector<std::string> models;
-  std::error_code none;
-  for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
-    models.push_back(ProcValue((gpu.path() / "information").c_str(), "Model"));
-  }
+  for (const std::filesystem::path& gpu : EntriesOf("/proc/driver/nvidia/gpus"))
+    models.push_back(ProcValue((gpu / "information").c_str(), "Model"));
   if (models.empty()) {  // a container may hide that folder
     for (const GpuCard& card : ReadGpus().cards) models.push_back(card.name);
   }
@@ -74,6 +66,39 @@ std::string Variable(const char* name) {
 }
 
 }  // namespace
+
+std::string FirstLine(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::vector<std::filesystem::path> EntriesOf(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> entries;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    entries.push_back(entry.path());
+  std::ranges::sort(entries);
+  return entries;
+}
+
+std::vector<int> UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+double CpuSeconds(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 std::string HostName() {
   char name[256] = {};
@@ -119,7 +144,7 @@ double AvailableMemoryBytes() {
 Node DescribeMachine() {
   Node node;
   node.processor = ProcValue("/proc/cpuinfo", "model name");
-  node.cores = UsableCores();
+  node.cores = std::max<int>(1, static_cast<int>(UsableCores().size()));
   const double kib = std::atof(ProcValue("/proc/meminfo", "MemTotal").c_str());
   node.memory_gib = std::llround(kib / (1024.0 * 1024.0));
   node.cards = CardsOfModels(GpuModels());

@@ -1,6 +1,7 @@
 // Describes this machine and its software, as live trials record them.
 #pragma once
 
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -18,6 +19,14 @@ namespace sparfuse::harness {
 // identity.
 Node DescribeMachine();
 System DescribeSystem();
+
+// Readers of what the kernel tells. The first line of a file; "" if it cannot be read, like the
+// speed of an idle card. A folder's entries, sorted. The cores that this process may run on,
+// ascending. The processor time of CLOCK_THREAD_CPUTIME_ID or CLOCK_PROCESS_CPUTIME_ID, in seconds.
+std::string FirstLine(const std::filesystem::path& file);
+std::vector<std::filesystem::path> EntriesOf(const std::filesystem::path& folder);
+std::vector<int> UsableCores();
+double CpuSeconds(clockid_t clock);
 
 // Name of the host that this process is on.
 std::string HostName();

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,23 +22,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kVirtual = "virtual";
-
-// The first line of a sysfs file; "" if it cannot be read, like the speed of an idle card.
-std::string LineOf(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-// The entries are sorted, so that equal nodes give equal descriptions.
-std::vector<fs::path> EntriesOf(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) entries.push_back(entry.path());
-  std::ranges::sort(entries);
-  return entries;
-}
 
 // Converts "100000" in 10^6 bit/s to 10^9 bit/s. Drivers that do not know the speed write -1 or no
 // number.
@@ -73,28 +55,28 @@ std::vector<NodeInterface> InterfacesOf(const fs::path& sys) {
   std::set<fs::path> with_ports, with_rdma;  // devices
   for (const fs::path& adapter : EntriesOf(sys / "class/infiniband")) {
     for (const fs::path& port : EntriesOf(adapter / "ports")) {
-      if (LineOf(port / "link_layer") != "InfiniBand") {
+      if (FirstLine(port / "link_layer") != "InfiniBand") {
         with_rdma.insert(DeviceOf(adapter));
         continue;
       }
       with_ports.insert(DeviceOf(adapter));
-      if (LineOf(port / "state").find("ACTIVE") == std::string::npos) continue;
+      if (FirstLine(port / "state").find("ACTIVE") == std::string::npos) continue;
       found.push_back({adapter.filename().string() + "/" + port.filename().string(), "InfiniBand",
-                       RateOf(LineOf(port / "rate"))});
+                       RateOf(FirstLine(port / "rate"))});
     }
   }
   for (const fs::path& each : EntriesOf(sys / "class/net")) {
-    const std::string state = LineOf(each / "operstate");
-    const std::string type = LineOf(each / "type");
+    const std::string state = FirstLine(each / "operstate");
+    const std::string type = FirstLine(each / "type");
     // operstate follows the carrier a second late.
-    const bool up = state == "up" || state == "unknown" || LineOf(each / "carrier") == "1";
+    const bool up = state == "up" || state == "unknown" || FirstLine(each / "carrier") == "1";
     if (!up || type == std::to_string(ARPHRD_LOOPBACK)) continue;
     const fs::path device = DeviceOf(each);
     if (device.empty()) {
       made_up.push_back({each.filename(), kVirtual, std::nullopt});
     } else if (!with_ports.contains(device)) {
       found.push_back({each.filename(), with_rdma.contains(device) ? "RoCE" : KindOfType(type),
-                       SpeedOf(LineOf(each / "speed"))});
+                       SpeedOf(FirstLine(each / "speed"))});
     }
   }
   std::ranges::sort(found, {}, &NodeInterface::name);
@@ -194,21 +176,21 @@ NodeInterface DetectInterface(const std::string& name, const fs::path& sys) {
           !fs::exists(sys / "class/net" / lower.substr(kLower.size())))
         continue;
       NodeInterface found = DetectInterface(lower.substr(kLower.size()), sys);
-      if (found.gbps) found.gbps = SpeedOf(LineOf(entry / "speed"));
+      if (found.gbps) found.gbps = SpeedOf(FirstLine(entry / "speed"));
       return found;
     }
     return {"", kVirtual, std::nullopt};
   }
-  const char* kind = KindOfType(LineOf(entry / "type"));
+  const char* kind = KindOfType(FirstLine(entry / "type"));
   for (const fs::path& adapter : EntriesOf(sys / "class/infiniband")) {
     if (DeviceOf(adapter) != device) continue;
     for (const fs::path& port : EntriesOf(adapter / "ports")) {
-      if (LineOf(port / "link_layer") == "InfiniBand")
-        return {"", "InfiniBand", RateOf(LineOf(port / "rate"))};
+      if (FirstLine(port / "link_layer") == "InfiniBand")
+        return {"", "InfiniBand", RateOf(FirstLine(port / "rate"))};
     }
     kind = "RoCE";
   }
-  return {"", kind, SpeedOf(LineOf(entry / "speed"))};
+  return {"", kind, SpeedOf(FirstLine(entry / "speed"))};
 }
 
 std::vector<NodeDifference> DifferencesOfNodes(const Node& a, const Node& b) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <span>
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"

@@ -1,4 +1,4 @@
-// Runs the training trials of a launch: one, or several in turn.
+// What the ranks of a launch do: train its trials, one or several in turn, or tell of their host.
 #pragma once
 
 #include <chrono>
@@ -45,5 +45,11 @@ class Turns {
 // (harness/run/plan/shared_launch.hpp). Collective. Throws the error of the trial whose turn it is,
 // which ends the launch, too.
 void RunTrainings(std::span<const Rank> trials, Turns& turns);
+
+// For a rank that trains nothing: reports its host, and meets the other ranks.
+// folder: of the launch (harness/run/live/hosts/preflight.hpp). Prints facts as it finds them:
+// facts of the host before MPI starts; then that the ranks met, and the differences of the wall
+// clocks. Returns the exit status.
+int TellFacts(const std::filesystem::path& folder);
 
 }  // namespace sparfuse::harness

@@ -7,7 +7,7 @@
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/worker/profiling/profiler.hpp"
-#include "harness/worker/rank/ready_order.hpp"
+#include "harness/worker/rank/replica.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -47,8 +47,6 @@ void Planning::MeasureProfile(std::span<const std::size_t> ready_order) {
   if (rank_.size() > 1) AddLink(cost_, *profile_);
   cost_.exchange_host_seconds = rank_.config.exchange_host_seconds();
 }
-
-Plan Planning::First() { return Make(0); }
 
 std::optional<Plan> Planning::At(std::uint64_t step) {
   const bool replans = replan_every_ > 0 && step > warmup_steps_ &&

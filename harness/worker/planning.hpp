@@ -25,7 +25,7 @@ class Planning {
            const GradientLayout& layout, std::span<const std::size_t> ready_order);
 
   // The plan to begin with: a dense one if dense steps come first. Collective.
-  Plan First();
+  Plan First() { return Make(0); }
 
   // A new plan for the steps from `step` on, if there is one. It comes when the dense steps have
   // ended, and every replan_every steps after warm-up. The latter uses the medians of rank 0's

@@ -9,6 +9,7 @@
 
 #include "baselines/registry.hpp"
 #include "tests/support/live_run.hpp"
+#include "tests/support/methods/named_part.hpp"
 
 namespace sparfuse::baselines {
 namespace {
@@ -52,11 +53,7 @@ TEST_P(Replanned, LosesNothingAndKeepsReplicasEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Collectives, Replanned, ::testing::ValuesIn(SummingCollectives()),
-                         [](const auto& instance) {
-                           std::string name = instance.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         [](const auto& instance) { return testing::InTestName(instance.param); });
 
 struct Remembering {
   const char* name;

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "core/base/outside_parts.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse {
 namespace {
@@ -35,12 +35,7 @@ class PluginLibrary : public ::testing::Test {
   }
 
   static std::string WhatIsSaidOf(const fs::path& file) {
-    try {
-      OpenPlugin(file);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return testing::ErrorOf([&] { OpenPlugin(file); });
   }
 
   fs::path folder_;
@@ -49,19 +44,18 @@ class PluginLibrary : public ::testing::Test {
 TEST_F(PluginLibrary, AnotherHashIsRefusedByName) {
   const fs::path own = fs::read_symlink("/proc/self/exe");
   const std::string said = WhatIsSaidOf(own);
-  EXPECT_NE(said.find(own.string() + " was built against "), std::string::npos) << said;
-  EXPECT_NE(said.find("(headers of another time), and this program is "), std::string::npos)
-      << said;
+  EXPECT_SAYS(said, own.string() + " was built against ");
+  EXPECT_SAYS(said, "(headers of another time), and this program is ");
 }
 
 TEST_F(PluginLibrary, WhatIsNoLibraryIsRefused) {
   std::ifstream stream("/proc/self/exe", std::ios::binary);
   const std::string own{std::istreambuf_iterator<char>(stream), {}};
-  EXPECT_NE(WhatIsSaidOf(folder_ / "absent.so").find("is not there"), std::string::npos);
+  EXPECT_SAYS(WhatIsSaidOf(folder_ / "absent.so"), "is not there");
   for (const std::string& content :
        {std::string(), std::string("text"), own.substr(0, 40), own.substr(0, own.size() / 2)}) {
-    const std::string said = WhatIsSaidOf(Write("no.so", content));
-    EXPECT_NE(said.find("no.so is not a plugin"), std::string::npos) << content.size() << said;
+    SCOPED_TRACE(content.size());
+    EXPECT_SAYS(WhatIsSaidOf(Write("no.so", content)), "no.so is not a plugin");
   }
 }
 

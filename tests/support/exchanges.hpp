@@ -1,11 +1,14 @@
 // Runs collectives on made-up payloads, one thread a rank.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,15 @@ inline constexpr std::chrono::milliseconds kExchangeDeadline{60'000};
 
 // Element index -> value.
 using SparseVector = std::map<std::uint32_t, float>;
+using Vectors = std::vector<std::vector<float>>;  // [ranks][elements]
+
+inline SparseVector NonZeros(const std::vector<float>& dense) {
+  SparseVector elements;
+  for (std::uint32_t i = 0; i < dense.size(); ++i) {
+    if (dense[i] != 0.0f) elements[i] = dense[i];
+  }
+  return elements;
+}
 
 inline std::vector<std::byte> PayloadOf(const SparseVector& elements) {
   std::vector<std::byte> payload(elements.size() * kSparseElementBytes);
@@ -39,7 +51,7 @@ struct Sent {
   std::size_t kept = 0;
   std::vector<SparseVector> by_rank;
   // The accumulated gradients, for collectives that select; if empty, the values of by_rank.
-  std::vector<std::vector<float>> accumulated = {};
+  Vectors accumulated = {};
   std::vector<ExchangedTensor> tensors = {};  // for collectives that read them
 
   std::size_t ranks() const { return by_rank.size(); }
@@ -49,6 +61,35 @@ struct Sent {
     return most;
   }
 };
+
+// Normally distributed elements: rank r has the seed `seed` + r.
+inline Vectors Noises(std::size_t ranks, std::size_t elements, std::size_t seed = 0) {
+  Vectors noises(ranks, std::vector<float>(elements));
+  for (std::vector<float>& noise : noises) {
+    std::mt19937 random(static_cast<unsigned>(seed++));
+    std::normal_distribution<float> normal;
+    for (float& value : noise) value = normal(random);
+  }
+  return noises;
+}
+
+inline Sent Accumulated(const Vectors& x, std::size_t kept,
+                        std::vector<ExchangedTensor> tensors = {}) {
+  return {"", x[0].size(), kept, std::vector<SparseVector>(x.size()), x, std::move(tensors)};
+}
+
+// `count` elements of each rank, at random: `value_of(random)`.
+inline Sent RandomSent(std::size_t ranks, std::size_t elements, std::size_t count,
+                       std::mt19937& random, const auto& value_of) {
+  Sent sent{"random", elements, count, std::vector<SparseVector>(ranks)};
+  for (SparseVector& own : sent.by_rank) {
+    while (own.size() < count) {
+      const auto index = static_cast<std::uint32_t>(random() % elements);
+      own[index] = value_of(random);
+    }
+  }
+  return sent;
+}
 
 // The results of an exchange on one rank.
 struct Outcome {
@@ -134,6 +175,26 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
   return outcomes;
 }
 
+// Runs two steps in which ranks differ: of(rank) gives a rank's collective, which selects from
+// x[rank], and its shape.
+inline void RunUnlike(
+    const Vectors& x,
+    const std::function<std::pair<std::unique_ptr<Collective>, ExchangeShape>(int)>& of) {
+  const Topology topology{static_cast<int>(x.size()), 1};
+  RunRanks(topology.ranks, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
+    const auto unlike = of(loop.rank());
+    ExchangeBuffers buffers;
+    buffers.shape = unlike.second;
+    const auto state = unlike.first->MakeState(buffers.shape, topology);
+    buffers.state = state.get();
+    for (; buffers.shape.step < 2; ++buffers.shape.step) {
+      std::vector<float> own = x[static_cast<std::size_t>(loop.rank())];
+      buffers.accumulated = own;
+      loop.RunBlocking([&](Communicator& world) { return unlike.first->Run(world, buffers, 32); });
+    }
+  });
+}
+
 // The sizes that a run with these payloads records.
 inline ExchangeSizes RecordedSizes(const Collective& collective, const Sent& sent,
                                    std::uint64_t step, const std::vector<Outcome>& outcomes) {
@@ -144,6 +205,50 @@ inline ExchangeSizes RecordedSizes(const Collective& collective, const Sent& sen
     sizes.seen.push_back(outcomes[rank].seen);
   }
   return sizes;
+}
+
+// Expects that the rounds of the recorded sizes have each rank's traffic, and returns them.
+inline RoundPlan ExpectCounted(const Collective& collective, const Sent& sent, std::uint64_t step,
+                               const std::vector<Outcome>& outcomes, const Topology& topology) {
+  RoundPlan plan = collective.Rounds(RecordedSizes(collective, sent, step, outcomes), topology);
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+    EXPECT_EQ(outcomes[rank].traffic, plan.per_rank[rank]) << "rank " << rank;
+  }
+  return plan;
+}
+
+// The rounds that a model expects if every rank sends `kept` elements.
+inline RoundPlan ExpectedRounds(const Collective& collective, const ExchangeShape& shape,
+                                const Topology& topology, const OverlapModel& overlap = {}) {
+  const std::vector<std::uint64_t> payloads(
+      static_cast<std::size_t>(topology.ranks),
+      collective.traits().selects ? 0 : shape.kept * kSparseElementBytes);
+  return collective.Rounds(ExpectedSizes(collective, shape, payloads, overlap, topology), topology);
+}
+
+// The bytes of the busiest rank.
+inline std::uint64_t BytesOf(const RoundPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const Round& round : plan.rounds) bytes += round.bytes;
+  return bytes;
+}
+
+inline std::uint64_t WorkOf(const RoundPlan& plan, Work kind) {
+  std::uint64_t elements = 0;
+  for (const Round& round : plan.rounds) elements += round[kind];
+  return elements;
+}
+
+inline std::uint64_t BytesSent(const std::vector<Outcome>& outcomes) {
+  std::uint64_t bytes = 0;
+  for (const Outcome& outcome : outcomes) bytes += outcome.traffic.bytes_sent;
+  return bytes;
+}
+
+// Expects that the numbers differ by at most the share `by` of `recorded`.
+inline void ExpectClose(std::uint64_t expected, std::uint64_t recorded, double by) {
+  const auto number = static_cast<double>(recorded);
+  EXPECT_NEAR(static_cast<double>(expected), number, by * number);
 }
 
 }  // namespace sparfuse::testing

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "baselines/registry.hpp"
@@ -36,8 +35,7 @@ inline double GoldenStepSeconds(const TimedTensors& tensors, double density,
   cost.links.fill(LinkCost::FromAlphaBeta(kGoldenAlpha, kGoldenBeta));
   config.cost = std::move(cost);
   config.backward.backward_seconds = tensors.backward_seconds;
-  config.backward.forward_seconds =
-      std::accumulate(tensors.backward_seconds.begin(), tensors.backward_seconds.end(), 0.0) / 2;
+  config.backward.forward_seconds = tensors.AllBackwardSeconds() / 2;
   return SimulateStep(config, 0, 0).records.front().step_seconds;
 }
 

@@ -2,13 +2,20 @@
 // all partitions of a small model.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <cstddef>
 #include <functional>
+#include <numeric>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan_times.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 
 namespace sparfuse::testing {
@@ -26,6 +33,9 @@ struct TimedTensors {
     backward_seconds.push_back(seconds);
   }
   GradientLayout Layout() const { return LayoutOf(elements); }
+  double AllBackwardSeconds() const {
+    return std::accumulate(backward_seconds.begin(), backward_seconds.end(), 0.0);
+  }
 };
 
 // 200 tensors. Tensor l of the forward pass has 64 (1 + (37 l mod 101)^2) elements and takes 50 (1
@@ -78,6 +88,17 @@ inline TimedTensors RandomTensors(std::size_t most, std::mt19937& random) {
   return tensors;
 }
 
+// 30 tensors of up to 4 * `most` elements, which a ring of four cuts evenly.
+inline TimedTensors RingTensors(std::size_t most, std::size_t most_microseconds,
+                                std::mt19937& random) {
+  TimedTensors tensors;
+  for (std::size_t t = 0; t < 30; ++t) {
+    tensors.Add(4 * (1 + random() % most),
+                1e-6 * static_cast<double>(random() % most_microseconds));
+  }
+  return tensors;
+}
+
 // A profile with a declared link of 1 Gbit/s and 100 us; local work takes 1 us and 1 ns an element.
 struct TimedProfile {
   GradientLayout layout;
@@ -93,7 +114,47 @@ struct TimedProfile {
     return InputOf(layout, topology, density, sparsified, backward, cost,
                    sparsified == Sparsified::kNever ? "" : "topk");
   }
+
+  static double LocalSeconds(std::size_t n) { return 1e-6 + 1e-9 * static_cast<double>(n); }
+  // Payloads of 8 bytes an element of a quarter go round a ring of four in three steps.
+  static double GatherSeconds(std::size_t n) {
+    return 3 * (1e-4 + 8e-9 * 8 * static_cast<double>(n / 4));
+  }
+  // Backward writes each gradient into the buffer.
+  static TimedTensors WithCopies(TimedTensors tensors) {
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      tensors.backward_seconds[t] += LocalSeconds(tensors.elements[t]);
+    }
+    return tensors;
+  }
+  // The lengths of a plan whose units are all sparsified so.
+  Lengths Planned(std::string_view planner, Sparsified sparsified, const Options& options = {},
+                  Lane lane = Lane::kCompute) const {
+    Lengths lengths;
+    const PlanInput input = Input(sparsified);
+    for (const Unit& unit : PlanOf(planner, input, options).units) {
+      lengths.push_back(unit.last - unit.first);
+      EXPECT_EQ(unit.sparsified, sparsified);
+      EXPECT_EQ(unit.density, input.density);
+      EXPECT_EQ(unit.lane, lane);
+    }
+    return lengths;
+  }
 };
+
+// Expects that a solver refuses tensors that make no sense, in the name of its method.
+inline void ExpectRefusals(const std::string& method,
+                           const std::function<void(const TimedTensors&)>& solve) {
+  const std::string finite = ": expected a finite number of at least 0";
+  for (const auto& [tensors, why] : std::vector<std::pair<TimedTensors, std::string>>{
+           {{}, "elements is empty"},
+           {{{5, 0}, {1, 1}}, "elements[1] = 0: expected at least 1"},
+           {{{5}, {}}, "backward_seconds has 0 numbers; expected one for each tensor, 1"},
+           {{{3, 4}, {1, -2e-9}}, "backward_seconds[1] = -2e-09" + finite},
+           {{{3}, {std::nan("")}}, "backward_seconds[0] = nan" + finite}}) {
+    ExpectError(FailureKind::kConfig, {method + ": " + why}, [&, &of = tensors] { solve(of); });
+  }
+}
 
 inline std::size_t Sum(const Lengths& lengths) {
   std::size_t sum = 0;

@@ -5,31 +5,20 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "workloads/catalog/workload_tables.hpp"
+#include "workloads/models/description.hpp"
 
 namespace sparfuse::workloads {
 namespace {
 
 // The workload tables that were added in this process.
-class KnownTables {
- public:
-  void Add(WorkloadDescriptor workload) {
-    const std::lock_guard lock(mutex_);
-    std::string name = workload.name;
-    tables_.try_emplace(std::move(name), std::move(workload));
-  }
-  const WorkloadDescriptor* Find(std::string_view name) {
-    const std::lock_guard lock(mutex_);
-    const auto found = tables_.find(name);
-    return found == tables_.end() ? nullptr : &found->second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, WorkloadDescriptor, std::less<>> tables_;
+struct KnownTables {
+  std::mutex mutex;
+  std::map<std::string, WorkloadDescriptor, std::less<>> by_name;
 };
 
 KnownTables& Tables() {
@@ -83,9 +72,17 @@ std::vector<std::string> Families() {
   return families;
 }
 
-void KnowTable(WorkloadDescriptor workload) { Tables().Add(std::move(workload)); }
+void KnowTable(WorkloadDescriptor workload) {
+  const std::lock_guard lock(Tables().mutex);
+  std::string name = workload.name;
+  Tables().by_name.try_emplace(std::move(name), std::move(workload));
+}
 
-const WorkloadDescriptor* FindTable(std::string_view name) { return Tables().Find(name); }
+const WorkloadDescriptor* FindTable(std::string_view name) {
+  const std::lock_guard lock(Tables().mutex);
+  const auto found = Tables().by_name.find(name);
+  return found == Tables().by_name.end() ? nullptr : &found->second;
+}
 
 const WorkloadDescriptor& FindWorkload(std::string_view name) {
   if (IsTable(name)) {
@@ -111,6 +108,38 @@ std::int64_t BroadcastBytesOf(std::string_view name) {
 void CheckData(const WorkloadDescriptor& workload, const std::filesystem::path& data_directory) {
   const std::filesystem::path directory = ResolveDataDirectory(data_directory);
   for (const DataFileSpec& file : workload.data_files) CheckDataFile(directory, file);
+}
+
+std::size_t LayerTable::numel() const {
+  return std::accumulate(
+      tensors.begin(), tensors.end(), std::size_t{0},
+      [](std::size_t sum, const LayerTensor& tensor) { return sum + tensor.numel; });
+}
+
+double LayerTable::macs() const {
+  return std::accumulate(tensors.begin(), tensors.end(), 0.0,
+                         [](double sum, const LayerTensor& tensor) { return sum + tensor.macs; });
+}
+
+const LayerTable& LayersOf(std::string_view workload) {
+  static std::mutex mutex;
+  static std::map<std::string, LayerTable, std::less<>> tables;
+  const WorkloadDescriptor& descriptor = FindWorkload(workload);
+  if (descriptor.table) return descriptor.table->layers;
+  const std::lock_guard lock(mutex);
+  auto found = tables.find(workload);
+  if (found == tables.end()) {
+    found = tables.emplace(descriptor.name, Describe(descriptor.model).InReadyOrder()).first;
+  }
+  return found->second;
+}
+
+std::vector<double> BackwardWeights(std::string_view workload) {
+  const auto& table = FindWorkload(workload).table;
+  if (table && table->times && !table->times->backward_us.empty()) return table->times->backward_us;
+  std::vector<double> weights;
+  for (const LayerTensor& tensor : LayersOf(workload).tensors) weights.push_back(tensor.macs);
+  return weights;
 }
 
 }  // namespace sparfuse::workloads

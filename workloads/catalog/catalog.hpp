@@ -13,8 +13,8 @@
 
 #include "core/base/options.hpp"
 #include "core/collective/overlap.hpp"
-#include "workloads/catalog/model_table.hpp"
 #include "workloads/data/data_file.hpp"
+#include "workloads/models/layers.hpp"
 #include "workloads/models/model_sizes.hpp"
 
 namespace sparfuse::workloads {

@@ -39,24 +39,7 @@ WorkloadDescriptor MadeUp(WorkloadDescriptor w, std::size_t batch, std::size_t s
 
 // SGD with five warm-up epochs of eight workers at batch 32.
 Recipe ConvolutionRecipe(std::size_t samples) {
-  return {.optimizer = "sgd",
-          .learning_rate = 0.1,
-          .momentum = 0.9,
-          .beta2 = 0.999,
-          .weight_decay = 5e-5,
-          .warmup_steps = 5 * (samples / 256),
-          .schedule = "staircase"};
-}
-
-Recipe AdamRecipe(double learning_rate, double weight_decay, std::uint64_t warmup_steps,
-                  std::string schedule) {
-  return {.optimizer = "adam",
-          .learning_rate = learning_rate,
-          .momentum = 0.9,
-          .beta2 = 0.999,
-          .weight_decay = weight_decay,
-          .warmup_steps = warmup_steps,
-          .schedule = std::move(schedule)};
+  return RecipeOf("sgd", 0.1, 5e-5, 5 * (samples / 256), "staircase");
 }
 
 struct Depth {
@@ -75,46 +58,41 @@ constexpr Images kDataSets[] = {{"-cifar100", "CIFAR-100", kCifar100Images, kCif
                                 {"-imagenet", "ImageNet", kImageNetImages, kImageNet}};
 
 void AddConvolutional(std::vector<WorkloadDescriptor>& table) {
-  constexpr std::size_t kBatch = 32;
+  const auto add = [&](const std::string& name, const std::string& summary, ModelSize model,
+                       const Recipe& recipe, std::size_t samples, const char* small) {
+    table.push_back(Normalised(
+        MadeUp(ImageWorkload(name, summary, std::move(model), recipe), 32, samples, small)));
+  };
+  const auto add_resnet20 = [&](const char* name, const char* summary, std::int64_t width) {
+    Recipe recipe = ConvolutionRecipe(kCifar);
+    recipe.weight_decay = 1e-4;
+    add(name, summary,
+        ResnetSize{
+            .data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = width},
+        recipe, kCifar, "resnet-small");
+  };
+  add_resnet20("resnet20-cifar10", "ResNet-20 for CIFAR-10", 16);
+  add_resnet20("resnet20-half-cifar10",
+               "ResNet-20 of half the width for CIFAR-10, for processors; 2,000 images evaluate it",
+               8);
+  table.back().evaluation_samples = 2000;
   const Depth resnets[] = {{"50", {3, 4, 6, 3}}, {"101", {3, 4, 23, 3}}, {"152", {3, 8, 36, 3}}};
   const Depth vggs[] = {{"16", {2, 2, 3, 3, 3}}, {"19", {2, 2, 4, 4, 4}}};
-  Recipe recipe = ConvolutionRecipe(kCifar);
-  recipe.weight_decay = 1e-4;
-  table.push_back(Normalised(MadeUp(
-      ImageWorkload(
-          "resnet20-cifar10", "ResNet-20 for CIFAR-10",
-          ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 16},
-          recipe),
-      kBatch, kCifar, "resnet-small")));
-  table.push_back(Normalised(MadeUp(
-      ImageWorkload(
-          "resnet20-half-cifar10",
-          "ResNet-20 of half the width for CIFAR-10, for processors; 2,000 images evaluate it",
-          ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 8},
-          recipe),
-      kBatch, kCifar, "resnet-small")));
-  table.back().evaluation_samples = 2000;
   for (const Images& data : kDataSets) {
     const bool large = data.size.image > 100;
     for (const Depth& depth : resnets) {
-      table.push_back(Normalised(
-          MadeUp(ImageWorkload(
-                     std::string("resnet") + depth.layers + data.suffix,
-                     std::string("ResNet-") + depth.layers + " for " + data.name,
-                     ResnetSize{.data = data.size, .blocks = depth.stages, .strided_stem = large},
-                     ConvolutionRecipe(data.samples)),
-                 kBatch, data.samples, "resnet-small")));
+      add(std::string("resnet") + depth.layers + data.suffix,
+          std::string("ResNet-") + depth.layers + " for " + data.name,
+          ResnetSize{.data = data.size, .blocks = depth.stages, .strided_stem = large},
+          ConvolutionRecipe(data.samples), data.samples, "resnet-small");
     }
   }
   for (const Images& data : kDataSets) {
     for (const Depth& depth : vggs) {
-      table.push_back(
-          Normalised(MadeUp(ImageWorkload(std::string("vgg") + depth.layers + data.suffix,
-                                          std::string("VGG-") + depth.layers +
-                                              " with batch normalisation for " + data.name,
-                                          VggSize{.data = data.size, .convolutions = depth.stages},
-                                          ConvolutionRecipe(data.samples)),
-                            kBatch, data.samples, "vgg-small")));
+      add(std::string("vgg") + depth.layers + data.suffix,
+          std::string("VGG-") + depth.layers + " with batch normalisation for " + data.name,
+          VggSize{.data = data.size, .convolutions = depth.stages}, ConvolutionRecipe(data.samples),
+          data.samples, "vgg-small");
     }
   }
 }
@@ -128,53 +106,43 @@ void AddVits(std::vector<WorkloadDescriptor>& table) {
                                                  .layers = layers,
                                                  .heads = width / 64,
                                                  .expanded = 4 * width},
-                                         AdamRecipe(5e-5, 0, 0, "linear")),
+                                         RecipeOf("adam", 5e-5, 0, 0, "linear")),
                            32, kImageNet, "vit-small"));
   };
   add("vit-base-imagenet", "ViT-B/16 for ImageNet", 768, 12);
   add("vit-large-imagenet", "ViT-L/16 for ImageNet", 1024, 24);
 }
 
-// The papers' "sequences" per second are tokens: a step of one worker processes 4 x 384 tokens.
 void AddBerts(std::vector<WorkloadDescriptor>& table) {
-  constexpr std::size_t kWindow = 384;
-  const auto add = [&](const char* name, const char* summary, std::int64_t width,
-                       std::int64_t layers, std::uint64_t epochs) {
-    const std::uint64_t steps = kSquad / 32 * epochs;  // with eight workers; a tenth are warm-up
+  const auto add = [&](const char* name, const char* summary, std::size_t window,
+                       std::int64_t width, std::int64_t layers, std::int64_t heads,
+                       const Recipe& recipe, std::size_t questions) {
     table.push_back(MadeUp(QuestionWorkload(name, summary,
                                             BertSize{.vocabulary = kBertVocabulary,
-                                                     .window = kWindow,
+                                                     .window = static_cast<std::int64_t>(window),
                                                      .positions = 512,
                                                      .width = width,
                                                      .layers = layers,
-                                                     .heads = width / 64,
+                                                     .heads = heads,
                                                      .expanded = 4 * width},
-                                            kWindow, AdamRecipe(3e-5, 0.01, steps / 10, "linear")),
-                           4, kSquad, "bert-small"));
+                                            window, recipe),
+                           4, questions, "bert-small"));
   };
-  add("bert-base-squad", "BERT-base, uncased, for SQuAD 1.1", 768, 12, 3);
-  add("bert-large-squad", "BERT-large, uncased, for SQuAD 1.1", 1024, 24, 30);
-}
-
-// A model that two cores can fine-tune. It has the size of all-MiniLM-L6-v2 and answers questions
-// of short contexts.
-void AddMiniLm(std::vector<WorkloadDescriptor>& table) {
-  constexpr std::size_t kWindow = 96;
+  const auto of_squad = [](std::uint64_t epochs) {
+    const std::uint64_t steps = kSquad / 32 * epochs;  // with eight workers; a tenth are warm-up
+    return RecipeOf("adam", 3e-5, 0.01, steps / 10, "linear");
+  };
+  // The papers' "sequences" per second are tokens: a step of one worker processes 4 x 384 tokens.
+  add("bert-base-squad", "BERT-base, uncased, for SQuAD 1.1", 384, 768, 12, 12, of_squad(3),
+      kSquad);
+  add("bert-large-squad", "BERT-large, uncased, for SQuAD 1.1", 384, 1024, 24, 16, of_squad(30),
+      kSquad);
+  // A model that two cores can fine-tune. It has the size of all-MiniLM-L6-v2 and answers questions
+  // of short contexts.
   constexpr std::size_t kQuestions = 22694;  // training questions that WordNet's examples give
-  table.push_back(
-      MadeUp(QuestionWorkload(
-                 "minilm-questions",
-                 "MiniLM of six layers for questions in SQuAD's form, for processors; 400 windows "
-                 "evaluate it",
-                 BertSize{.vocabulary = kBertVocabulary,
-                          .window = kWindow,
-                          .positions = 512,
-                          .width = 384,
-                          .layers = 6,
-                          .heads = 12,
-                          .expanded = 1536},
-                 kWindow, AdamRecipe(1e-4, 0.01, 20, "linear")),
-             4, kQuestions, "bert-small"));
+  add("minilm-questions",
+      "MiniLM of six layers for questions in SQuAD's form, for processors; 400 windows evaluate it",
+      96, 384, 6, 12, RecipeOf("adam", 1e-4, 0.01, 20, "linear"), kQuestions);
   table.back().evaluation_samples = 400;
 }
 
@@ -188,7 +156,7 @@ void AddGpts(std::vector<WorkloadDescriptor>& table) {
                                                 .width = width,
                                                 .layers = layers,
                                                 .heads = width / 64},
-                                        kWindow, AdamRecipe(5e-5, 0, 0, "linear")),
+                                        kWindow, RecipeOf("adam", 5e-5, 0, 0, "linear")),
                            2, kWikiText103Tokens / kWindow, "gpt-small"));
   };
   add("gpt2-small-wikitext103", "GPT-2 small for WikiText-103", 768, 12);
@@ -211,19 +179,14 @@ void AddLstms(std::vector<WorkloadDescriptor>& table) {
                            batch, kWikiText2Tokens / window, "lstm-small"));
   };
   add("lstm-wikitext2", "a word-level LSTM of two layers of 500 for WikiText-2", 500, 0.5, 70, 80,
-      AdamRecipe(8e-3, 1.2e-6, 0, "constant"));
+      RecipeOf("adam", 8e-3, 1.2e-6, 0, "constant"));
   add("lstm1500-wikitext2",
       "a word-level LSTM of two layers of 1,500 for WikiText-2, its decoder tied to its embedding",
-      1500, 0.65, 70, 80, AdamRecipe(8e-3, 1.2e-6, 0, "constant"), /*tied=*/true);
+      1500, 0.65, 70, 80, RecipeOf("adam", 8e-3, 1.2e-6, 0, "constant"), /*tied=*/true);
+  Recipe small = RecipeOf("sgd", 2.0, 0, 0, "constant");
+  small.momentum = 0;
   add("lstm200-wikitext2", "a word-level LSTM of two layers of 200 for WikiText-2", 200, 0.2, 35,
-      20,
-      {.optimizer = "sgd",
-       .learning_rate = 2.0,
-       .momentum = 0,
-       .beta2 = 0.999,
-       .weight_decay = 0,
-       .warmup_steps = 0,
-       .schedule = "constant"});
+      20, small);
 }
 
 void AddTransformers(std::vector<WorkloadDescriptor>& table) {
@@ -232,7 +195,7 @@ void AddTransformers(std::vector<WorkloadDescriptor>& table) {
                        std::size_t tokens) {
     table.push_back(
         MadeUp(TextWorkload(name, summary, TransformerSize{.vocabulary = words, .window = kWindow},
-                            kWindow, AdamRecipe(0.016, 1.2e-5, 100, "constant")),
+                            kWindow, RecipeOf("adam", 0.016, 1.2e-5, 100, "constant")),
                64, tokens / kWindow, "transformer-small"));
   };
   add("transformer-wikitext2", "a word-level transformer of eight layers for WikiText-2",
@@ -248,7 +211,6 @@ std::vector<WorkloadDescriptor> PaperWorkloads() {
   AddConvolutional(table);
   AddVits(table);
   AddBerts(table);
-  AddMiniLm(table);
   AddGpts(table);
   AddLstms(table);
   AddTransformers(table);

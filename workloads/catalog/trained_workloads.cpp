@@ -1,6 +1,5 @@
 // Lists the workloads that train on real data here. Three are the project's own; the others are
 // small siblings of the families that the papers train, built by the same code.
-#include <utility>
 
 #include "workloads/catalog/workload_tables.hpp"
 
@@ -17,24 +16,12 @@ constexpr std::size_t kTrainingCharacters = 3'930'957;  // of the text
 constexpr std::size_t kTrainingWindows = (kTrainingCharacters - kTextWindow) / kTextWindow;
 constexpr std::size_t kTrainingQuestions = 37'544;  // contexts of 20 of the text's training words
 
-Recipe Sgd(double learning_rate) {
-  return {.optimizer = "sgd",
-          .learning_rate = learning_rate,
-          .momentum = 0.9,
-          .beta2 = 0.999,
-          .weight_decay = 5e-4,
-          .warmup_steps = 20,
-          .schedule = "cosine"};
-}
+Recipe Sgd(double learning_rate) { return RecipeOf("sgd", learning_rate, 5e-4, 20, "cosine"); }
 
 Recipe Adam(double learning_rate, double weight_decay, std::uint64_t warmup_steps) {
-  return {.optimizer = "adam",
-          .learning_rate = learning_rate,
-          .momentum = 0.9,
-          .beta2 = 0.99,
-          .weight_decay = weight_decay,
-          .warmup_steps = warmup_steps,
-          .schedule = "cosine"};
+  Recipe recipe = RecipeOf("adam", learning_rate, weight_decay, warmup_steps, "cosine");
+  recipe.beta2 = 0.99;
+  return recipe;
 }
 
 // One worker with all defaults reaches `target` within `steps`. The siblings' targets are a little

@@ -3,23 +3,15 @@
 #include <utility>
 
 namespace sparfuse::workloads {
-
 namespace {
 
 std::vector<OptionSpec> OptionsWith(const Recipe& recipe) {
   std::vector<OptionSpec> options = RecipeOptions(recipe);
-  options.push_back({"unused_parameter",
-                     false,
-                     0,
-                     0,
-                     {},
-                     "test aid: registers a parameter that no loss depends on"});
-  options.push_back({"nan_step",
-                     std::int64_t{-1},
-                     -1,
-                     1e12,
-                     {},
-                     "test aid: at this step rank 0 gets a NaN in one gradient; -1 is never"});
+  options.push_back(FlagOption("unused_parameter", false,
+                               "test aid: registers a parameter that no loss depends on"));
+  options.push_back(
+      WholeOption("nan_step", -1, -1, 1e12,
+                  "test aid: at this step rank 0 gets a NaN in one gradient; -1 is never"));
   return options;
 }
 
@@ -34,6 +26,17 @@ WorkloadDescriptor Workload(std::string name, std::string summary, ModelSize mod
 }
 
 }  // namespace
+
+Recipe RecipeOf(std::string optimizer, double learning_rate, double weight_decay,
+                std::uint64_t warmup_steps, std::string schedule) {
+  return {.optimizer = std::move(optimizer),
+          .learning_rate = learning_rate,
+          .momentum = 0.9,
+          .beta2 = 0.999,
+          .weight_decay = weight_decay,
+          .warmup_steps = warmup_steps,
+          .schedule = std::move(schedule)};
+}
 
 WorkloadDescriptor ImageWorkload(std::string name, std::string summary, ModelSize model,
                                  const Recipe& recipe) {
@@ -72,18 +75,11 @@ WorkloadDescriptor Normalised(WorkloadDescriptor workload) {
 }
 
 std::vector<WorkloadDescriptor> RecordedWorkloads() {
-  const Recipe recipe{.optimizer = "sgd",
-                      .learning_rate = 1e-3,
-                      .momentum = 0.9,
-                      .beta2 = 0.999,
-                      .weight_decay = 5e-4,
-                      .warmup_steps = 0,
-                      .schedule = "constant"};
   WorkloadDescriptor w = ImageWorkload(
       "recorded-resnet",
       "digits-resnet with synthetic gradients, and sleeps of its recorded times for forward and "
       "backward",
-      DigitsResnetSize{}, recipe);
+      DigitsResnetSize{}, RecipeOf("sgd", 1e-3, 5e-4, 0, "constant"));
   w.sleeps = true;
   // A step takes 245 ms. Eight ranks on two cores select and exchange in a small part of it.
   w.batch_per_worker = 160;

@@ -1,6 +1,7 @@
 // Declares the tables that the catalog is joined from.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ std::vector<WorkloadDescriptor> PaperWorkloads();
 
 // Models whose times were recorded; their computation is not run.
 std::vector<WorkloadDescriptor> RecordedWorkloads();
+
+// A recipe with a momentum of 0.9 and a beta2 of 0.999.
+Recipe RecipeOf(std::string optimizer, double learning_rate, double weight_decay,
+                std::uint64_t warmup_steps, std::string schedule);
 
 // The common part of all workloads of a kind: units, metric, and the options with `recipe` as
 // defaults. The window is in tokens.

@@ -2,6 +2,7 @@
 #include "workloads/data/data_file.hpp"
 
 #include <openssl/evp.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -141,34 +142,7 @@ std::string Sha256Of(std::string_view bytes) {
 }
 
 std::uint32_t Crc32(std::span<const std::uint8_t> bytes, std::uint32_t crc) {
-  // The loop handles eight bytes a round: table[i] advances a byte by i further zero bytes.
-  static const auto tables = [] {
-    std::array<std::array<std::uint32_t, 256>, 8> table{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0xEDB88320u : 0u);
-      table[0][i] = value;
-    }
-    for (std::size_t t = 1; t < 8; ++t) {
-      for (std::size_t i = 0; i < 256; ++i) {
-        table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 255u];
-      }
-    }
-    return table;
-  }();
-  crc = ~crc;
-  std::size_t i = 0;
-  for (; i + 8 <= bytes.size(); i += 8) {
-    std::uint32_t low, high;
-    std::memcpy(&low, bytes.data() + i, 4);
-    std::memcpy(&high, bytes.data() + i + 4, 4);
-    low ^= crc;
-    crc = tables[7][low & 255u] ^ tables[6][(low >> 8) & 255u] ^ tables[5][(low >> 16) & 255u] ^
-          tables[4][low >> 24] ^ tables[3][high & 255u] ^ tables[2][(high >> 8) & 255u] ^
-          tables[1][(high >> 16) & 255u] ^ tables[0][high >> 24];
-  }
-  for (; i < bytes.size(); ++i) crc = (crc >> 8) ^ tables[0][(crc ^ bytes[i]) & 255u];
-  return ~crc;
+  return static_cast<std::uint32_t>(crc32_z(crc, bytes.data(), bytes.size()));
 }
 
 std::filesystem::path ResolveDataDirectory(const std::filesystem::path& given) {

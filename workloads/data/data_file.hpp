@@ -69,7 +69,7 @@ TextSet ReadText(const std::filesystem::path& data_directory, const DataFileSpec
 // SHA-256 in hexadecimal digits.
 std::string Sha256Of(std::string_view bytes);
 
-// CRC-32 (IEEE 802.3, as zlib's crc32) of `bytes`, continued from `crc`.
+// CRC-32 (IEEE 802.3) of `bytes`, continued from `crc`.
 std::uint32_t Crc32(std::span<const std::uint8_t> bytes, std::uint32_t crc = 0);
 
 }  // namespace sparfuse::workloads

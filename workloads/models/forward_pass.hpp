@@ -3,7 +3,6 @@
 // description.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 
 #include "workloads/models/model_sizes.hpp"

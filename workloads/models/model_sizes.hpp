@@ -2,8 +2,9 @@
 // does not need LibTorch.
 //
 // A family is a struct of this file, listed in ModelSize, with its name and two functions.
-// Describe, in FAMILY_layers.cpp, declares its parameters (description.hpp). Build, in
-// FAMILY_forward.cpp, makes its forward pass over them (forward_pass.hpp).
+// Describe, in image_layers.cpp or text_layers.cpp, declares its parameters (description.hpp).
+// Build, in image_forward.cpp or text_forward.cpp, makes its forward pass over them
+// (forward_pass.hpp).
 #pragma once
 
 #include <cstddef>

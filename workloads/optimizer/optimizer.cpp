@@ -4,16 +4,15 @@
 #include <cassert>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <numbers>
 #include <sstream>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/expression.hpp"
+#include "core/coding/quantizers/matrix_product.hpp"
 #include "core/device/launch.hpp"
 #include "workloads/optimizer/optimizer_kernel.hpp"
-#include "workloads/optimizer/orthogonal.hpp"
 
 namespace sparfuse::workloads {
 namespace {
@@ -22,7 +21,126 @@ constexpr double kAdamEpsilon = 1e-8;
 constexpr double kBertAdamEpsilon = 1e-6;
 constexpr double kCosineFloor = 0.05;  // fraction of the full rate
 
+// Epochs in rising order, all above 0.
+std::vector<double> BoundariesOf(const std::string& text) {
+  std::vector<double> epochs;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (word.back() == ',') word.pop_back();
+    double epoch = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), epoch);
+    const bool number = error == std::errc() && end == word.data() + word.size();
+    if (!number || epoch <= (epochs.empty() ? 0 : epochs.back())) {
+      SPARFUSE_THROW(kConfig, "recipe: boundaries = \"" + text +
+                                  "\": expected rising epochs above 0, such as \"30 60\"");
+    }
+    epochs.push_back(epoch);
+  }
+  return epochs;
+}
+
+double WarmupStepsOf(const Recipe& recipe, const Course& course, double total) {
+  if (recipe.warmup_fraction > 0) return recipe.warmup_fraction * total;
+  if (recipe.warmup_epochs > 0) return recipe.warmup_epochs * course.steps_per_epoch;
+  return static_cast<double>(recipe.warmup_steps);
+}
+
+// The remaining fraction of the full rate after the warm-up.
+double PartLeft(const Recipe& recipe, double step, double warmup, double total,
+                const Course& course) {
+  if (recipe.schedule == "steps" || recipe.schedule == "exponential") {
+    if (course.steps_per_epoch <= 0) return 1;
+    if (recipe.schedule == "exponential")
+      return std::pow(recipe.decay_factor, std::floor(step / course.steps_per_epoch));
+    double left = 1;
+    for (const double epoch : BoundariesOf(recipe.boundaries)) {
+      if (step >= epoch * course.steps_per_epoch) left *= recipe.decay_factor;
+    }
+    return left;
+  }
+  if (recipe.schedule == "constant" || recipe.schedule == "plateau" || total <= warmup) return 1;
+  if (recipe.schedule == "staircase") {
+    return 8 * step < 3 * total ? 1 : 4 * step < 3 * total ? 0.1 : 0.01;
+  }
+  const double progress = std::min(1.0, (step - warmup) / (total - warmup));
+  if (recipe.schedule == "linear") return 1.0 - progress;
+  const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  return kCosineFloor + (1.0 - kCosineFloor) * cosine;
+}
+
+// The number of the optimizer's arrays that are as large as the parameters.
+std::size_t Moments(std::string_view optimizer) {
+  return optimizer == "sign" ? 0 : optimizer == "sgd" ? 1 : 2;
+}
+
+struct QuinticStep {
+  float a, b, c;
+};
+constexpr QuinticStep kQuinticSteps[] = {{4.0848f, -6.8946f, 2.9270f},
+                                         {3.9505f, -6.3029f, 2.6377f},
+                                         {3.7418f, -5.5913f, 2.3037f},
+                                         {2.8769f, -3.1427f, 1.2046f},
+                                         {2.8366f, -3.0525f, 1.2012f}};
+
+// Row-major.
+struct Matrix {
+  Matrix(std::size_t height, std::size_t width)
+      : rows(height), cols(width), values(height * width) {}
+  std::size_t rows, cols;
+  std::vector<float> values;
+};
+
+void Transpose(const float* from, std::size_t rows, std::size_t cols, float* to) {
+  constexpr std::size_t kTile = 16;  // both sides stay in cache
+  for (std::size_t first = 0; first < rows; first += kTile) {
+    const std::size_t last = std::min(rows, first + kTile);
+    for (std::size_t j = 0; j < cols; ++j) {
+      for (std::size_t i = first; i < last; ++i) to[j * rows + i] = from[i * cols + j];
+    }
+  }
+}
+
+void Product(const Matrix& left, const Matrix& right, Matrix& to) {
+  assert(left.cols == right.rows && to.rows == left.rows && to.cols == right.cols);
+  Multiply({left.values.data(), left.cols}, {right.values.data(), right.cols}, left.rows, left.cols,
+           right.cols, {to.values.data(), to.cols});
+}
+
 }  // namespace
+
+void Orthogonalise(std::span<float> x, std::size_t rows, std::size_t cols) {
+  assert(x.size() == rows * cols);
+  if (x.empty()) return;
+  const bool wide = rows <= cols;  // A has the smaller side
+  Matrix own(std::min(rows, cols), std::max(rows, cols));
+  if (wide) {
+    std::ranges::copy(x, own.values.begin());
+  } else {
+    Transpose(x.data(), rows, cols, own.values.data());
+  }
+  double squares = 0;
+  for (const float value : own.values) squares += static_cast<double>(value) * value;
+  const auto scale = static_cast<float>(1 / (std::sqrt(squares) + 1e-7));
+  for (float& value : own.values) value *= scale;
+
+  Matrix transposed(own.cols, own.rows), gram(own.rows, own.rows), square(own.rows, own.rows);
+  Matrix product(own.rows, own.cols);
+  for (const QuinticStep& step : kQuinticSteps) {
+    Transpose(own.values.data(), own.rows, own.cols, transposed.values.data());
+    Product(own, transposed, gram);
+    Product(gram, gram, square);
+    for (std::size_t i = 0; i < gram.values.size(); ++i)
+      gram.values[i] = step.b * gram.values[i] + step.c * square.values[i];
+    Product(gram, own, product);
+    for (std::size_t i = 0; i < own.values.size(); ++i)
+      own.values[i] = step.a * own.values[i] + product.values[i];
+  }
+  if (wide) {
+    std::ranges::copy(own.values, x.begin());
+  } else {
+    Transpose(own.values.data(), own.rows, own.cols, x.data());
+  }
+}
 
 std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
   return {
@@ -108,57 +226,6 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
           "do, accuracy as the mean over ranks and batches, perplexity of one rank's windows"),
   };
 }
-
-namespace {
-
-// Epochs in rising order, all above 0.
-std::vector<double> BoundariesOf(const std::string& text) {
-  std::vector<double> epochs;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (word.back() == ',') word.pop_back();
-    double epoch = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), epoch);
-    const bool number = error == std::errc() && end == word.data() + word.size();
-    if (!number || epoch <= (epochs.empty() ? 0 : epochs.back())) {
-      SPARFUSE_THROW(kConfig, "recipe: boundaries = \"" + text +
-                                  "\": expected rising epochs above 0, such as \"30 60\"");
-    }
-    epochs.push_back(epoch);
-  }
-  return epochs;
-}
-
-double WarmupStepsOf(const Recipe& recipe, const Course& course, double total) {
-  if (recipe.warmup_fraction > 0) return recipe.warmup_fraction * total;
-  if (recipe.warmup_epochs > 0) return recipe.warmup_epochs * course.steps_per_epoch;
-  return static_cast<double>(recipe.warmup_steps);
-}
-
-// The remaining fraction of the full rate after the warm-up.
-double PartLeft(const Recipe& recipe, double step, double warmup, double total,
-                const Course& course) {
-  if (recipe.schedule == "steps" || recipe.schedule == "exponential") {
-    if (course.steps_per_epoch <= 0) return 1;
-    if (recipe.schedule == "exponential")
-      return std::pow(recipe.decay_factor, std::floor(step / course.steps_per_epoch));
-    double left = 1;
-    for (const double epoch : BoundariesOf(recipe.boundaries)) {
-      if (step >= epoch * course.steps_per_epoch) left *= recipe.decay_factor;
-    }
-    return left;
-  }
-  if (recipe.schedule == "constant" || recipe.schedule == "plateau" || total <= warmup) return 1;
-  if (recipe.schedule == "staircase") {
-    return 8 * step < 3 * total ? 1 : 4 * step < 3 * total ? 0.1 : 0.01;
-  }
-  const double progress = std::min(1.0, (step - warmup) / (total - warmup));
-  if (recipe.schedule == "linear") return 1.0 - progress;
-  const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-  return kCosineFloor + (1.0 - kCosineFloor) * cosine;
-}
-
-}  // namespace
 
 Recipe RecipeFrom(const Options& options) {
   const auto count = [&](const char* name) {
@@ -251,15 +318,6 @@ std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> nor
   return factors;
 }
 
-namespace {
-
-// The number of the optimizer's arrays that are as large as the parameters.
-std::size_t Moments(std::string_view optimizer) {
-  return optimizer == "sign" ? 0 : optimizer == "sgd" ? 1 : 2;
-}
-
-}  // namespace
-
 std::size_t MomentsUsed(std::string_view optimizer, double momentum) {
   return optimizer == "sgd" && momentum == 0 ? 0 : Moments(optimizer);
 }
@@ -267,7 +325,6 @@ std::size_t MomentsUsed(std::string_view optimizer, double momentum) {
 Optimizer::Optimizer(Recipe recipe, std::size_t numel, const Stream& stream)
     : recipe_(std::move(recipe)),
       stream_(stream),
-      numel_(numel),
       first_(Moments(recipe_.optimizer) > 0 ? numel : 0, stream.device, "the optimizer's state"),
       second_(Moments(recipe_.optimizer) > 1 ? numel : 0, stream.device, "the optimizer's state") {
   SPARFUSE_REQUIRE(
@@ -390,24 +447,11 @@ void Optimizer::StepWith(double weight_decay, float* parameters, std::span<const
   Apply(adam, parameters, parts);
 }
 
-void Optimizer::Step(std::span<float> parameters, std::size_t offset,
-                     std::span<const float> gradient, std::uint64_t step, double learning_rate) {
-  assert(parameters.size() == numel_ && offset + gradient.size() <= parameters.size());
-  const Part part{.offset = offset, .size = gradient.size(), .gradient = gradient.data()};
-  Step(parameters.data(), std::span(&part, 1), step, learning_rate);
-}
-
 std::vector<DeviceSpan<float>> Optimizer::DeviceState() {
   std::vector<DeviceSpan<float>> state;
   for (Buffer<float>* part : {&first_, &second_}) {
     if (part->size() > 0) state.push_back({part->data(), part->size(), stream_});
   }
-  return state;
-}
-
-std::vector<std::span<float>> Optimizer::State() {
-  std::vector<std::span<float>> state;
-  for (const DeviceSpan<float>& part : DeviceState()) state.push_back(part.host());
   return state;
 }
 

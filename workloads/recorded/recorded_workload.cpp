@@ -188,7 +188,6 @@ class RecordedWorkload final : public TrainingWorkload {
                    "a workload that sleeps instead of computing has nothing to "
                    "evaluate");
   }
-  std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
  private:
   void Register(const ModelDescription& model) {

@@ -2,7 +2,6 @@
 // others.
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "workloads/data/sampler.hpp"
 #include "workloads/tasks/task.hpp"
@@ -65,8 +64,6 @@ class ImageTask final : public Task {
     const auto samples = static_cast<double>(total);
     return {static_cast<double>(correct) / samples, loss / samples, total};
   }
-
-  std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
  private:
   at::Tensor EmptyBatch(std::size_t size) const {

@@ -82,8 +82,6 @@ class PreparedImages final : public Task {
     return {shipped ? MeanOfBatches(right) : counted, loss / samples, total};
   }
 
-  std::optional<double> UnigramBaseline() const override { return std::nullopt; }
-
  private:
   // Follows the published programs: each rank takes every world-th image of a permutation, and the
   // first images again if the division leaves a remainder. All batches count alike, even a smaller
@@ -225,8 +223,7 @@ std::unique_ptr<Task> Text(std::shared_ptr<const PreparedData> data,
   TextSource source{stream("train"), stream(data->evaluation_split()), data->vocabulary()};
   source.window = config.units_per_sample;
   source.to_the_end = true;
-  if (config.recipe.state == "carried")
-    source.columns = config.batch * static_cast<std::size_t>(config.world);
+  source.columns = ColumnsOf(config.recipe, config.batch, config.world);
   if (config.recipe.metric_form == "as-shipped")
     source.one_of = static_cast<std::size_t>(config.world);
   return MakeTextTask(std::move(source), std::move(logits));

@@ -2,7 +2,6 @@
 // a line with a few words left out, and the context holds this line somewhere. The answer is where
 // the missing words begin and end in the context.
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string>
 #include <unordered_map>
@@ -128,8 +127,6 @@ class QuestionTask final : public Task {
     const auto samples = static_cast<double>(total);
     return {f1 / samples, loss / samples, total};
   }
-
-  std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
  private:
   // The answer lies within the line and never at its ends.

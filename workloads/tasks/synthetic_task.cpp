@@ -21,8 +21,6 @@ class SyntheticTask : public Task {
     SPARFUSE_THROW(kConfig, "synthetic data cannot be evaluated");
   }
 
-  std::optional<double> UnigramBaseline() const override { return std::nullopt; }
-
  protected:
   // Chooses one of `choices` for this sample alone.
   static std::int64_t Choose(std::uint64_t key, std::uint64_t index, std::int64_t choices) {

@@ -43,7 +43,7 @@ class Task {
 
   // See TrainingWorkload. Runs without a graph.
   virtual Evaluation Evaluate(std::size_t max_samples) = 0;
-  virtual std::optional<double> UnigramBaseline() const = 0;
+  virtual std::optional<double> UnigramBaseline() const { return std::nullopt; }
   // See TrainingWorkload.
   virtual std::string Predictions() const { return ""; }
 };
@@ -84,6 +84,12 @@ std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size
 std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,
                                         ForwardPass logits);
 
+// Columns of a text that is read on from step to step: one for each sample of a step. 0: the recipe
+// carries no state.
+inline std::size_t ColumnsOf(const Recipe& recipe, std::size_t batch, int world) {
+  return recipe.state == "carried" ? batch * static_cast<std::size_t>(world) : 0;
+}
+
 // The needs of tasks on prepared data, except the data.
 struct PreparedTaskConfig {
   Recipe recipe;
@@ -94,7 +100,7 @@ struct PreparedTaskConfig {
 };
 
 // Questions of prepared data, in windows of word pieces; windows without the answer have both its
-// ends at the first piece. Evaluates F1 and exact match as SQuAD 1.1 does (answer_score.hpp).
+// ends at the first piece. Evaluates F1 and exact match as SQuAD 1.1 does (answers.hpp).
 std::unique_ptr<Task> MakeWindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size,
                                      ForwardPass logits);
 
@@ -107,9 +113,10 @@ std::unique_ptr<Task> MakePreparedTask(const ModelSize& size,
 // [batch, window, 2].
 inline at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& words,
                              at::Reduction::Reduction reduction) {
-  return (at::cross_entropy_loss(logits.select(2, 0), words.select(0, 0), {}, reduction) +
-          at::cross_entropy_loss(logits.select(2, 1), words.select(0, 1), {}, reduction)) /
-         2;
+  const at::Tensor targets = words.to(logits.device());
+  const at::Tensor first = at::cross_entropy_loss(logits.select(2, 0), targets[0], {}, reduction);
+  const at::Tensor last = at::cross_entropy_loss(logits.select(2, 1), targets[1], {}, reduction);
+  return (first + last) / 2;
 }
 
 }  // namespace sparfuse::workloads

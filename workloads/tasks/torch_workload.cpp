@@ -4,11 +4,15 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <future>
 #include <limits>
 #include <mutex>
 #include <type_traits>
 #include <utility>
 
+#include "core/base/clock.hpp"
 #include "core/base/error.hpp"
 #include "core/base/expression.hpp"
 #include "workloads/catalog/catalog.hpp"
@@ -19,7 +23,6 @@
 #include "workloads/models/forward_pass.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 #include "workloads/recorded/recorded_workload.hpp"
-#include "workloads/tasks/loader.hpp"
 #include "workloads/tasks/task.hpp"
 #include "workloads/torch/parameter_set.hpp"
 #include "workloads/torch/pch.hpp"
@@ -73,11 +76,9 @@ std::shared_ptr<const PreparedData> OpenData(const WorkloadDescriptor& descripto
   return data;
 }
 
-// Columns of a text that is read on from step to step: one for each sample of a step.
-std::size_t ColumnsOf(const WorkloadDescriptor& descriptor, const WorkloadConfig& config) {
-  const std::size_t batch =
-      config.batch_per_worker == 0 ? descriptor.batch_per_worker : config.batch_per_worker;
-  return batch * static_cast<std::size_t>(config.world);
+// Samples of one rank and micro-step.
+std::size_t BatchOf(const WorkloadDescriptor& descriptor, const WorkloadConfig& config) {
+  return config.batch_per_worker == 0 ? descriptor.batch_per_worker : config.batch_per_worker;
 }
 
 // Seed of the dropout on this batch. It depends on the samples and the epoch alone, so ranks have
@@ -106,11 +107,9 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor, const Model
                                 ": expected one with recurrent layers");
   }
   if (prepared != nullptr) {
-    const std::size_t batch =
-        config.batch_per_worker == 0 ? descriptor.batch_per_worker : config.batch_per_worker;
     return MakePreparedTask(size, std::move(prepared),
                             {.recipe = recipe,
-                             .batch = batch,
+                             .batch = BatchOf(descriptor, config),
                              .world = config.world,
                              .threads = config.threads,
                              .units_per_sample = descriptor.units_per_sample},
@@ -144,6 +143,55 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor, const Model
   throw Error(no_room ? FailureKind::kOutOfMemory : FailureKind::kInternal, during + ": " + text);
 }
 
+struct LoadedBatch {
+  Batch batch;  // in host memory
+  std::uint64_t dropout_seed = 0;
+};
+
+// Makes batches in parallel with the training: while a step runs, a thread makes the next one's
+// batch.
+class Loader {
+ public:
+  using Make = std::function<LoadedBatch(std::uint64_t step, int micro_step)>;
+
+  // `make` is called on one thread at a time, this one's or the loader's.
+  Loader(Make make, int micro_steps) : make_(std::move(make)), micro_steps_(micro_steps) {}
+
+  // Returns the batch of a step, and begins the next. A batch out of order is made here and now.
+  // Exceptions of `make` are thrown here.
+  LoadedBatch Take(std::uint64_t step, int micro_step) {
+    const auto begun = std::chrono::steady_clock::now();
+    LoadedBatch taken;
+    if (next_.valid() && step_ == step && micro_step_ == micro_step) {
+      taken = next_.get();
+    } else {
+      if (next_.valid()) next_.wait();
+      taken = make_(step, micro_step);
+    }
+    waited_seconds_ += SecondsSince(begun);
+    const bool last = micro_step + 1 == micro_steps_;
+    Begin(last ? step + 1 : step, last ? 0 : micro_step + 1);
+    return taken;
+  }
+
+  // For how long Take has waited since the last call, in seconds.
+  double TakeWaited() { return std::exchange(waited_seconds_, 0); }
+
+ private:
+  void Begin(std::uint64_t step, int micro_step) {
+    step_ = step;
+    micro_step_ = micro_step;
+    next_ = std::async(std::launch::async, make_, step, micro_step);
+  }
+
+  Make make_;
+  int micro_steps_;
+  std::uint64_t step_ = 0;
+  int micro_step_ = 0;
+  std::future<LoadedBatch> next_;  // of these
+  double waited_seconds_ = 0;
+};
+
 class TorchWorkload final : public TrainingWorkload {
  public:
   // The new objects belong to the current stream, hooks too: an accumulator runs on the stream on
@@ -163,16 +211,15 @@ class TorchWorkload final : public TrainingWorkload {
                     config.seed, device_),
         task_(MakeTask(descriptor, size_, config, recipe_, parameters_, data_)),
         sampler_({.samples = task_->training_samples(),
-                  .batch = config.batch_per_worker == 0 ? descriptor.batch_per_worker
-                                                        : config.batch_per_worker,
+                  .batch = BatchOf(descriptor, config),
                   .rank = config.rank,
                   .world = config.world,
                   .accumulation = config.accumulation,
                   .seed = RandomBits(config.seed, kPermutationStream),
                   .wrap = recipe_.remainder == "wrap",
-                  .columns = data_ != nullptr && recipe_.state == "carried"
-                                 ? ColumnsOf(descriptor, config)
-                                 : 0}),
+                  .columns = data_ == nullptr
+                                 ? 0
+                                 : ColumnsOf(recipe_, BatchOf(descriptor, config), config.world)}),
         course_{config.total_steps, static_cast<double>(sampler_.steps_per_epoch()), config.world},
         plateau_(recipe_) {
     if (data_ == nullptr && task_->training_samples() != descriptor.training_samples) {

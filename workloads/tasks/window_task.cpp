@@ -15,7 +15,6 @@
 
 #include "core/base/error.hpp"
 #include "workloads/data/answers.hpp"
-#include "workloads/tasks/answer_score.hpp"
 #include "workloads/tasks/task.hpp"
 
 namespace sparfuse::workloads {
@@ -42,14 +41,6 @@ struct Window {
     return value;
   }
 };
-
-at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& places,
-                      at::Reduction::Reduction reduction) {
-  const at::Tensor targets = places.to(logits.device());
-  const at::Tensor first = at::cross_entropy_loss(logits.select(2, 0), targets[0], {}, reduction);
-  const at::Tensor last = at::cross_entropy_loss(logits.select(2, 1), targets[1], {}, reduction);
-  return (first + last) / 2;
-}
 
 // Indices of the largest of every second value, the best first. Of equal values the first wins.
 std::vector<std::size_t> BestOf(const float* values, std::size_t count) {
@@ -147,8 +138,6 @@ class WindowTask final : public Task {
             .samples = total,
             .exact_match = exact / questions};
   }
-
-  std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
   std::string Predictions() const override { return PredictionsText(predictions_); }
 

@@ -6,7 +6,6 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
-#include <array>
 #include <mutex>
 #include <set>
 #include <string>
@@ -43,6 +42,23 @@ void CheckRuntime() {
 }
 #endif
 
+// LibTorch repeats some warnings with every call; cuDNN's recurrent layers print two in each
+// forward pass.
+class EachOnce final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!told_.insert(warning.msg()).second) return;
+    }
+    WarningHandler::process(warning);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> told_;
+};
+
 }  // namespace
 
 at::Device PlaceOf(const Stream& stream, Precision precision) {
@@ -63,27 +79,6 @@ at::Device PlaceOf(const Stream& stream, Precision precision) {
 #endif
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device.index));
 }
-
-namespace {
-
-// LibTorch repeats some warnings with every call; cuDNN's recurrent layers print two in each
-// forward pass.
-class EachOnce final : public c10::WarningHandler {
- public:
-  void process(const c10::Warning& warning) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!told_.insert(warning.msg()).second) return;
-    }
-    WarningHandler::process(warning);
-  }
-
- private:
-  std::mutex mutex_;
-  std::set<std::string> told_;
-};
-
-}  // namespace
 
 void SetNumerics(at::DeviceType device, Precision precision, bool deterministic) {
   at::Context& context = at::globalContext();

@@ -1,7 +1,6 @@
 #include "workloads/weights/safetensors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "workloads/data/data_file.hpp"
@@ -88,6 +86,14 @@ float OfHalf(std::uint16_t bits) {
   }
   const std::uint32_t wide = exponent == 31 ? 255u : exponent + 112u;
   return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
+}
+
+std::uint64_t SizeOfFile(const fs::path& file) {
+  std::error_code error;
+  const std::uint64_t bytes = fs::file_size(file, error);
+  if (!error) return bytes;
+  SPARFUSE_THROW(kData, file.string() + ": " + error.message() +
+                            "; `sparfuse weights prepare NAME --from FILE` makes it");
 }
 
 }  // namespace
@@ -173,18 +179,6 @@ std::string ReadSafeTensors(std::span<const std::uint8_t> bytes,
   }
   return at == data.data() + data.size() ? "" : "it has bytes after its tensors";
 }
-
-namespace {
-
-std::uint64_t SizeOfFile(const fs::path& file) {
-  std::error_code error;
-  const std::uint64_t bytes = fs::file_size(file, error);
-  if (!error) return bytes;
-  SPARFUSE_THROW(kData, file.string() + ": " + error.message() +
-                            "; `sparfuse weights prepare NAME --from FILE` makes it");
-}
-
-}  // namespace
 
 SafeTensors::SafeTensors(const fs::path& file) : file_(file, SizeOfFile(file)) {
   const std::string problem = ReadSafeTensors(file_.bytes(), tensors_);

@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "core/base/error.hpp"

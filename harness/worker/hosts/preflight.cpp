@@ -1,4 +1,4 @@
-#include "harness/worker/hosts/preflight.hpp"
+#include "harness/run/live/hosts/preflight.hpp"
 
 #include <elf.h>
 #include <fmt/format.h>
@@ -6,13 +6,11 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -32,9 +30,10 @@
 #include "harness/machine/binding.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/nvml.hpp"
+#include "harness/machine/system.hpp"
 #include "harness/records/record.hpp"
-#include "harness/run/live/hosts/preflight.hpp"
 #include "harness/systems/detected_node.hpp"
+#include "harness/worker/launch.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -102,14 +101,11 @@ std::map<std::string, std::string> LoadedLibraries() {
 // The interfaces that are up, except for the loopback.
 std::vector<std::string> InterfacesThatAreUp() {
   std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator("/sys/class/net", none)) {
-    const std::string name = entry.path().filename().string();
-    char carrier = '0';  // operstate follows it a second late; unreadable if down
-    std::ifstream(entry.path() / "carrier") >> carrier;
-    if (name != "lo" && carrier == '1') names.push_back(name);
+  for (const fs::path& entry : EntriesOf(kInterfaces)) {
+    const std::string name = entry.filename().string();
+    // operstate follows it a second late; unreadable if down
+    if (name != "lo" && FirstLine(entry / "carrier") == "1") names.push_back(name);
   }
-  std::sort(names.begin(), names.end());
   return names;
 }
 

@@ -1,5 +1,3 @@
-#include "harness/worker/profiling/backward_profile.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -7,7 +5,8 @@
 
 #include "core/device/runtime.hpp"
 #include "harness/worker/profiling/measurement.hpp"
-#include "harness/worker/rank/ready_order.hpp"
+#include "harness/worker/profiling/profiler.hpp"
+#include "harness/worker/rank/replica.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {

@@ -66,10 +66,6 @@ Task Burst(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
   co_await Complete(std::move(requests));
 }
 
-Task NativeAllReduce(Communicator& world, std::span<float> data) {
-  co_await Complete(world.NativeAllReduceSum(data));
-}
-
 Task Nothing() { co_return; }
 
 Device WhereMessagesLie(const Rank& rank) {
@@ -185,10 +181,10 @@ class RingProfile {
     };
   }
   Repeated Bursts() {
-    return [this](Communicator& world, int times) { return ManyBursts(world, times); };
-  }
-  Task ManyBursts(Communicator& world, int times) {
-    for (int i = 0; i < times; ++i) co_await Burst(world, neighbours_, All(out_), All(in_), kBurst);
+    return [this](Communicator& world, int times) -> Task {
+      for (int i = 0; i < times; ++i)
+        co_await Burst(world, neighbours_, All(out_), All(in_), kBurst);
+    };
   }
 
   // Processor seconds of one exchange, from as many exchanges as fill half of a pass if nothing
@@ -242,8 +238,8 @@ MeasuredCurve NativeAllReduceSeconds(const Rank& rank, int repeats, double dispa
   if (!native) return points;
   const Buffer<float> data(kLargestBytes / sizeof(float), WhereMessagesLie(rank));
   for (std::size_t bytes = 1024; bytes <= kLargestBytes; bytes *= 4) {
-    const auto task = [&](Communicator& world) {
-      return NativeAllReduce(world, std::span(data.data(), bytes / sizeof(float)));
+    const auto task = [&](Communicator& world) -> Task {
+      co_await Complete(world.NativeAllReduceSum({data.data(), bytes / sizeof(float)}));
     };
     const Estimate wall = TimeExchange(rank, task, repeats).wall;
     points.push_back({bytes, {std::max(0.0, wall.value - dispatch), wall.standard_error}});

@@ -177,8 +177,7 @@ class Profiler {
     constexpr int kFactorRank = 4;
     const std::vector<std::int64_t> shape = {kSide, kSide};
     PowerSgd factors(shape, kFactorRank, 1);
-    TensorInfo info;
-    info.shape = shape;
+    const TensorInfo info{.name = {}, .shape = shape};
     ThreadPool alone(1);
     const QuantizeContext context{&alone, &workspace_, rank_.rank()};
     const std::vector<float> matrix(gradient_.begin(), gradient_.begin() + kSide * kSide);
@@ -296,8 +295,7 @@ class Profiler {
       const auto encode = [&](std::size_t n) {
         Buffer<float> residual(n);
         Buffer<std::byte> out(quantizer->EncodedBytes(n));
-        TensorInfo info;
-        info.name = "profile";
+        TensorInfo info{.name = "profile", .shape = {}};
         const SelectSource source{{gradient_.data(), n, {}}, residual.view()};
         return MeanTimeOf([&] {
           ++info.step;

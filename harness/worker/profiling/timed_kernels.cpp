@@ -1,10 +1,8 @@
 #include "harness/worker/profiling/timed_kernels.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <random>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/device/matrix_product.hpp"

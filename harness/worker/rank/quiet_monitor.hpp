@@ -1,5 +1,5 @@
 // Reads, during the measured steps of a trial, the other work on its cores and the speed of these
-// cores.
+// cores; outside its steps, the rate at which its emulated link forwards messages.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,29 @@
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
+
+// Measures the link between nodes with a message from each node's first rank to the next node's.
+// With one node, measures the links within it with a message from each rank to the next.
+class LinkMeter {
+ public:
+  // `rank` must outlive this object.
+  explicit LinkMeter(const Rank& rank) : rank_(rank) {}
+
+  // Whether the trial has an emulated link that ranks share.
+  bool HasLink() const { return rank_.config.link.has_value() && rank_.size() > 1; }
+  double LabelGbps() const {  // 10^9 bit/s
+    const LinkShape& link = *rank_.config.link;
+    return rank_.size() > rank_.config.ranks_per_node ? link.gbps : link.intra_node_gbps;
+  }
+
+  // Gbit/s of the slowest link, in its best of up to three rounds, equal on all ranks. Collective,
+  // at most about 0.14 s. Nothing if start-ups are too long for that time, or if so fast a
+  // link would pass on all that memory is used for before a clock tells.
+  std::optional<double> Gbps() const;
+
+ private:
+  const Rank& rank_;
+};
 
 // All members are collective. They are called between steps, so that no step's duration includes
 // them: about 2 ms for a run of the reference loop, of which a trial has eight, and less for the

@@ -3,10 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
@@ -90,6 +88,12 @@ std::vector<nlohmann::json> GatherJson(const Rank& rank, const nlohmann::json& o
 std::vector<std::string> GatherTexts(const Rank& rank, const std::string& own) {
   const auto texts = GatherJson(rank, own);
   return {texts.begin(), texts.end()};
+}
+
+void SayMeasuring(const Rank& rank, const std::string& what) {
+  if (rank.rank() != 0) return;
+  std::printf("%s%s\n", kMeasuringLine, what.c_str());
+  std::fflush(stdout);
 }
 
 void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome,

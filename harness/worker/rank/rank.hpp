@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
@@ -56,6 +58,18 @@ struct Rank {
   void Synchronise() const;
 };
 
+// Every rank's values, in rank order; lengths may differ. Collective.
+template <class Value>
+std::vector<std::vector<Value>> GatherValues(const Rank& rank, std::span<const Value> own) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  std::vector<std::vector<Value>> by_rank;
+  for (const auto& bytes : rank.Gather(std::as_bytes(own))) {
+    by_rank.emplace_back(bytes.size() / sizeof(Value));
+    std::memcpy(by_rank.back().data(), bytes.data(), bytes.size());
+  }
+  return by_rank;
+}
+
 // Every rank's text, in rank order; bytes that are not UTF-8 are replaced. Collective.
 std::vector<std::string> GatherTexts(const Rank& rank, const std::string& own);
 // The texts as JSON, which records go by from rank to rank. Collective.
@@ -69,6 +83,9 @@ std::vector<Record> GatherRecords(const Rank& rank, const Record& own) {
     ReadRecord(each, KeyPlace("a rank's record"), records.emplace_back());
   return records;
 }
+
+// Prints, on rank 0, what is measured to the log, which the controller follows.
+void SayMeasuring(const Rank& rank, const std::string& what);
 
 // Measures single operations, links and the workload's backward pass, or a fingerprint, on all
 // ranks at once; rank 0 leaves outcome.json.

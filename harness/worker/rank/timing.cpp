@@ -4,14 +4,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstring>
-#include <ctime>
 #include <exception>
 #include <future>
 #include <memory>
 #include <vector>
 
 #include "core/device/runtime.hpp"
+#include "harness/machine/system.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -21,12 +20,6 @@ using Clock = std::chrono::steady_clock;
 // The number of calls that are long enough for the clock, if one call takes `once_seconds`.
 int BatchOf(double once_seconds) {
   return std::max(1, static_cast<int>(2e-4 / std::max(1e-7, once_seconds)));
-}
-
-double ProcessCpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // Runs both and waits for the later one, because the task refers to objects of the caller.
@@ -87,15 +80,13 @@ double MeanOverRanks(const Rank& rank, double own) {
 }
 
 Estimate MeanOverRanks(const Rank& rank, const Estimate& own) {
-  const std::array<double, 2> mine = {own.value, own.standard_error};
-  std::array<double, 2> sum = {};
-  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(mine)))) {
-    std::array<double, 2> theirs = {};
-    std::memcpy(theirs.data(), bytes.data(), sizeof theirs);
-    sum[0] += theirs[0];
-    sum[1] += theirs[1];
+  Estimate sum;
+  for (const std::vector<double>& theirs :
+       GatherValues<double>(rank, std::array{own.value, own.standard_error})) {
+    sum.value += theirs[0];
+    sum.standard_error += theirs[1];
   }
-  return {sum[0] / rank.size(), sum[1] / rank.size()};
+  return {sum.value / rank.size(), sum.standard_error / rank.size()};
 }
 
 Estimate Excess(const Estimate& a, const Estimate& b) {
@@ -107,11 +98,11 @@ ExchangeTime TimeExchange(const Rank& rank, const ProgressLoop::Make& task, int 
   std::vector<double> cpu;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     rank.Synchronise();
-    const double cpu_begin = ProcessCpuSeconds();
+    const double cpu_begin = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
     const auto begin = Clock::now();
     rank.loop.RunBlocking(task);
     wall.push_back(SecondsSince(begin));
-    cpu.push_back(ProcessCpuSeconds() - cpu_begin);
+    cpu.push_back(CpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin);
   }
   return {MeanOverRanks(rank, MedianEstimate(wall)), MeanOverRanks(rank, Median(cpu))};
 }
@@ -124,13 +115,13 @@ double CpuSecondsBeside(const Rank& rank, const Pass& pass, int passes,
   std::vector<double> more;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     rank.Synchronise();
-    const double begin = ProcessCpuSeconds();
+    const double begin = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
     compute();
-    const double alone = ProcessCpuSeconds() - begin;
+    const double alone = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - begin;
     rank.Synchronise();
-    const double second_begin = ProcessCpuSeconds();
+    const double second_begin = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
     RunBeside(rank.loop, task, compute);
-    more.push_back(ProcessCpuSeconds() - second_begin - alone);
+    more.push_back(CpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - second_begin - alone);
   }
   return std::max(0.0, MeanOverRanks(rank, Median(more)));
 }

@@ -1,7 +1,6 @@
 // Times single operations, for profiles.
 #pragma once
 
-#include <chrono>
 #include <functional>
 
 #include "core/base/clock.hpp"

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <set>
 
 #include "baselines/registry.hpp"
@@ -18,7 +17,6 @@ namespace {
 using baselines::LargestRows;
 using baselines::RowShape;
 using Shape = std::vector<std::int64_t>;
-using Ranks = std::vector<std::vector<float>>;
 
 TEST(ArcTopK, RowsAreOfTheFirstDimensionOrOf256Elements) {
   const Shape shape = {10, 3, 4};
@@ -60,11 +58,7 @@ constexpr std::size_t kRows = 40, kLength = 6, kN = kRows * kLength;
 const Shape kShape = {kRows, kLength};
 
 // The payloads of one matrix of which `kept` elements are sent.
-Sent Of(const Ranks& x, std::size_t kept) {
-  Sent sent{"", kN, kept, std::vector<SparseVector>(x.size()), x};
-  sent.tensors = {{3, 0, kN, kShape}};
-  return sent;
-}
+Sent Of(const Vectors& x, std::size_t kept) { return Accumulated(x, kept, {{3, 0, kN, kShape}}); }
 
 std::unique_ptr<Collective> MakeArcRows(Options options = {}) {
   return MakeCollective(FindCollective("arc-rows"), options);
@@ -81,7 +75,7 @@ std::set<std::size_t> AppliedRows(const Outcome& outcome) {
 // Rows 3, 17 and 39 are large in the sum over ranks; row 5 is large on each rank, but not in the
 // sum.
 TEST(ArcTopK, ChoosesTheRowsThatAreLargeInTheSum) {
-  Ranks x = {Noise(kN, 1), Noise(kN, 2)};
+  Vectors x = Noises(2, kN, 1);
   for (auto& own : x) {
     for (float& value : own) value *= 0.01f;
     for (const std::size_t row : {3, 17, 39}) {
@@ -109,8 +103,8 @@ TEST(ArcTopK, ChoosesTheRowsThatAreLargeInTheSum) {
 
 // Rows are chosen anew in every step, since the sketch's columns are drawn from the step.
 TEST(ArcTopK, EachStepHasASketchOfItsOwn) {
-  const Ranks x = {Noise(kN, 1)};
-  Ranks doubled = x;
+  const Vectors x = {Noise(kN, 1)};
+  Vectors doubled = x;
   for (std::size_t i = 0; i < kLength; ++i) doubled[0][7 * kLength + i] *= 1.5f;
   // A row 1.5 times as large as the others is among the first half in most steps.
   std::vector<Sent> steps(60, Of(doubled, kN / 2));
@@ -128,27 +122,19 @@ TEST(ArcTopK, EachStepHasASketchOfItsOwn) {
 
 TEST(ArcTopK, SendsTheSketchAndTheRowsAndSaysSo) {
   constexpr std::size_t kWorld = 4;
-  Ranks x;
-  for (unsigned rank = 0; rank < kWorld; ++rank) x.push_back(Noise(kN, rank));
   const auto collective = MakeArcRows();
-  const Sent sent = Of(x, kN / 5);
+  const Sent sent = Of(Noises(kWorld, kN), kN / 5);
   const auto outcomes = RunExchanges(*collective, {sent})[0];
-  const RoundPlan plan =
-      collective->Rounds(RecordedSizes(*collective, sent, 0, outcomes), {kWorld, 1});
+  const RoundPlan plan = ExpectCounted(*collective, sent, 0, outcomes, {kWorld, 1});
   // Two rings: one of 40 x 4 floats, one of 8 rows of 6 floats with two words. Each sends 3/4 of
   // them twice.
   const std::size_t floats = kRows * 4 + 8 * kLength;
-  std::uint64_t all = 0;
-  for (std::size_t rank = 0; rank < kWorld; ++rank) {
-    EXPECT_EQ(plan.per_rank[rank].bytes_sent, outcomes[rank].traffic.bytes_sent);
-    all += outcomes[rank].traffic.bytes_sent;
-  }
-  EXPECT_EQ(all, 2 * (kWorld - 1) * (floats + 2) * sizeof(float));
+  EXPECT_EQ(BytesSent(outcomes), 2 * (kWorld - 1) * (floats + 2) * sizeof(float));
   EXPECT_EQ(*plan.sums, 8 * kLength);
 }
 
 TEST(ArcTopK, WhatIsSentWholeHasNoSketch) {
-  const Ranks x = {Noise(kN, 1), Noise(kN, 2)};
+  const Vectors x = Noises(2, kN, 1);
   const auto outcomes = RunExchanges(*MakeArcRows(), {Of(x, kN)})[0];
   for (std::size_t i = 0; i < kN; ++i) EXPECT_EQ(outcomes[0].applied[i], x[0][i] + x[1][i]);
   EXPECT_EQ(outcomes[0].traffic.bytes_sent, (kN + 2) * sizeof(float));
@@ -161,14 +147,12 @@ TEST(ArcTopK, AveragesAreToldByTheirDifferences) {
   constexpr std::size_t kWorld = 3, kSteps = 6;
   std::vector<Sent> steps;
   for (unsigned step = 0; step < kSteps; ++step) {
-    Ranks g;
-    for (unsigned rank = 0; rank < kWorld; ++rank) g.push_back(Noise(kN, 10 * step + rank));
-    steps.push_back(Of(g, kN / 5));
+    steps.push_back(Of(Noises(kWorld, kN, 10 * step), kN / 5));
   }
   const auto collective =
       MakeArcRows({{"memory", std::string("ef21m")}, {"eta", static_cast<double>(kEta)}});
   const auto outcomes = RunExchanges(*collective, steps);
-  Ranks average = steps[0].accumulated, told = average;
+  Vectors average = steps[0].accumulated, told = average;
   std::vector<float> sum(kN);
   for (std::size_t i = 0; i < kN; ++i) sum[i] = average[0][i] + average[1][i] + average[2][i];
   for (std::size_t i = 0; i < kN; ++i) EXPECT_NEAR(outcomes[0][0].applied[i], sum[i], 1e-6);
@@ -199,27 +183,16 @@ TEST(ArcTopK, AveragesAreToldByTheirDifferences) {
 
 // The ranks use different densities: the same sketch, but different rows.
 TEST(ArcTopK, RanksThatSendOtherRowsAreFoundOut) {
-  Ranks x = {Noise(kN, 1), Noise(kN, 2)};
-  const auto collective = MakeArcRows();
-  const Sent sent = Of(x, kN / 5);
-  try {
-    RunRanks(2, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
-      const auto rank = static_cast<std::size_t>(loop.rank());
-      ExchangeBuffers buffers;
-      buffers.shape = {kN, kN / (rank == 0 ? 5 : 4), 0, sent.tensors};
-      const auto state = collective->MakeState(buffers.shape, {2, 1});
-      buffers.state = state.get();
-      buffers.accumulated = x[rank];
-      loop.RunBlocking([&](Communicator& world) { return collective->Run(world, buffers, 32); });
+  const Sent sent = Of(Noises(2, kN, 1), kN / 5);
+  ExpectError(FailureKind::kComm, {}, [&] {
+    RunUnlike(sent.accumulated, [&](int rank) {
+      return std::pair(MakeArcRows(), ExchangeShape{kN, kN / (rank == 0 ? 5 : 4), 0, sent.tensors});
     });
-    FAIL() << "other rows were summed";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kComm);
-  }
+  });
 }
 
 TEST(ArcTopK, RefusesASketchThatOverflows) {
-  const Ranks x = {std::vector<float>(kN, 3e38f)};
+  const Vectors x = {std::vector<float>(kN, 3e38f)};
   EXPECT_THROW(RunExchanges(*MakeArcRows(), {Of(x, kN / 5)}), Error);
 }
 

@@ -41,8 +41,7 @@ double EndOf(const TimedTensors& tensors, const Lengths& units, const SecondsOfE
 // Forward takes half of backward, before it; decompression of each unit follows backward.
 double GoldenStepSeconds(const TimedTensors& tensors, const Lengths& units, double density) {
   constexpr double kRanks = 8;
-  double backward = 0;
-  for (const double seconds : tensors.backward_seconds) backward += 0.5 * seconds;
+  double backward = 0.5 * tensors.AllBackwardSeconds();
   double selected = 0;
   double sent = 0;
   std::vector<std::pair<double, double>> summed;  // arrival of a unit, seconds of its average
@@ -117,8 +116,7 @@ TEST(CupcakeSolver, MinimisesThePapersF) {
     const TimedTensors tensors = RandomTensors(20, random);
     const SecondsOfElements select = Line(0.1, 1e-5);
     const SecondsOfElements exchange = Line(0.2, 1e-4);
-    double backward = 0;
-    for (const double seconds : tensors.backward_seconds) backward += seconds;
+    const double backward = tensors.AllBackwardSeconds();
     const auto f = [&](const Lengths& units) {
       const UnitTimeline timeline =
           TimelineOf(tensors, units, select, exchange, CupcakeSelection::kWithinBackward);
@@ -173,50 +171,25 @@ TEST(CupcakeSolver, TakesASingleTensorAndRefusesWhatMakesNoSense) {
   };
   EXPECT_EQ(units({{5}, {1}}), Lengths{1});
   EXPECT_EQ(units({{5}, {0}}), Lengths{1});
-  const auto refused = [&](const TimedTensors& tensors, const std::string& text) {
-    ExpectError(FailureKind::kConfig, {text}, [&] { units(tensors); });
-  };
-  refused({}, "Cupcake: elements is empty");
-  refused({{5, 0}, {1, 1}}, "Cupcake: elements[1] = 0: expected at least 1");
-  refused({{5}, {}}, "Cupcake: backward_seconds has 0 numbers; expected one for each tensor, 1");
-  refused({{5}, {-1}}, "Cupcake: backward_seconds[0] = -1: expected a finite number of at least 0");
+  ExpectRefusals("Cupcake", units);
 }
 
-// Payloads of 8 bytes an element go round a ring of four in three steps.
 TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
   std::mt19937 random(3);
-  const auto local = [](std::size_t n) { return 1e-6 + 1e-9 * static_cast<double>(n); };
-  const auto gather = [](std::size_t n) {
-    return 3 * (1e-4 + 8e-9 * 8 * static_cast<double>(n / 4));
-  };
+  const auto local = TimedProfile::LocalSeconds, gather = TimedProfile::GatherSeconds;
   // A selection takes 1.4 times as long on the side lane.
   const auto beside = [&](std::size_t n) { return 1.4 * local(n); };
   int differ = 0;
   for (int trial = 0; trial < 50; ++trial) {
-    TimedTensors tensors;
-    for (std::size_t t = 0; t < 30; ++t) {
-      tensors.Add(4 * (1 + random() % 5000), 1e-6 * static_cast<double>(random() % 1000));
-    }
-    TimedProfile profile(tensors);
+    const TimedTensors own = RingTensors(5000, 1000, random);
+    TimedProfile profile(own);
     profile.cost.side_slowdown = 1.4;
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      tensors.backward_seconds[t] += local(tensors.elements[t]);
-    }
-    const auto planned = [&](const Options& options, Lane lane) {
-      Lengths lengths;
-      for (const Unit& unit :
-           PlanOf("cupcake", profile.Input(Sparsified::kBehind), options).units) {
-        lengths.push_back(unit.last - unit.first);
-        EXPECT_EQ(unit.sparsified, Sparsified::kBehind);
-        EXPECT_EQ(unit.density, 0.25);
-        EXPECT_EQ(unit.lane, lane);
-      }
-      return lengths;
-    };
-    const Lengths side = planned({}, Lane::kSide);
+    const TimedTensors tensors = TimedProfile::WithCopies(own);
+    const Lengths side = profile.Planned("cupcake", Sparsified::kBehind, {}, Lane::kSide);
     EXPECT_EQ(side,
               CupcakeUnits(tensors.view(), beside, gather, CupcakeSelection::kBesideBackward));
-    const Lengths compute = planned({{"lane", std::string("compute")}}, Lane::kCompute);
+    const Lengths compute =
+        profile.Planned("cupcake", Sparsified::kBehind, {{"lane", std::string("compute")}});
     EXPECT_EQ(compute,
               CupcakeUnits(tensors.view(), local, gather, CupcakeSelection::kWithinBackward));
     differ += side != compute;

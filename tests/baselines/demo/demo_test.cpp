@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <numbers>
-#include <numeric>
 
 #include "baselines/demo/chunked_dct.hpp"
 #include "baselines/registry.hpp"
@@ -71,19 +70,10 @@ std::vector<Cut> CutsOf(std::size_t extent, std::size_t target, TileRule rule) {
 }
 
 TEST(ChunkedDct, IsTheOrthonormalTransform) {
-  for (const Shape& shape : std::vector<Shape>{{1},
-                                               {5},
-                                               {64},
-                                               {65},
-                                               {130},
-                                               {1, 1},
-                                               {3, 5},
-                                               {64, 64},
-                                               {65, 130},
-                                               {1, 70},
-                                               {70, 1},
-                                               {67, 7, 3},
-                                               {128, 128}}) {
+  const std::vector<Shape> shapes = {{1},     {5},        {64},      {65},      {130},
+                                     {1, 1},  {3, 5},     {64, 64},  {65, 130}, {1, 70},
+                                     {70, 1}, {67, 7, 3}, {128, 128}};
+  for (const Shape& shape : shapes) {
     for (const TileRule rule : {TileRule::kShort, TileRule::kDivisor}) {
       const std::size_t n = ElementsOf(shape);
       const std::size_t rows = shape.size() < 2 ? 1 : static_cast<std::size_t>(shape[0]);
@@ -183,20 +173,19 @@ std::unique_ptr<Collective> MakeDemo(Options options) {
   return MakeCollective(FindCollective("demo-coefficients"), options);
 }
 
-Sent Accumulated(const std::vector<std::vector<float>>& x) {
-  Sent sent{"", x[0].size(), x[0].size(), std::vector<SparseVector>(x.size()), x};
-  return sent;
+Sent All(const Vectors& x, std::vector<ExchangedTensor> tensors = {}) {
+  return Accumulated(x, x[0].size(), std::move(tensors));
 }
 
 TEST(Demo, AStepByHand) {
   // The momenta are 0 and the gradients half their size.
-  const std::vector<std::vector<float>> x = {{0.5f, 1, 1.5f, 2}, {2, -1, 0, 1}};
+  const Vectors x = {{0.5f, 1, 1.5f, 2}, {2, -1, 0, 1}};
   const std::vector<std::vector<double>> left = {{-0.75, -0.25, 0.25, 0.75}, {1, 0, 1, 0}};
   const std::vector<double> q = {2.25, 0.25, 0.25, 2.25};
   for (const char* combine : {"ranks", "senders"}) {
     SCOPED_TRACE(combine);
     const auto collective = MakeDemo({{"k", std::int64_t{1}}, {"combine", std::string(combine)}});
-    const auto outcomes = RunExchanges(*collective, {Accumulated(x)})[0];
+    const auto outcomes = RunExchanges(*collective, {All(x)})[0];
     // A sum over ranks, which is divided by two.
     const double times = std::string(combine) == "ranks" ? 1 : 2;
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -210,11 +199,10 @@ TEST(Demo, AStepByHand) {
 
 // If all ranks send a coefficient, both means are equal.
 TEST(Demo, AMeanOverAllSendersIsThatOverRanks) {
-  const std::vector<std::vector<float>> x = {{3, 3, 3, 3}, {1, 1, 1, 1}};
+  const Vectors x = {{3, 3, 3, 3}, {1, 1, 1, 1}};
   for (const char* combine : {"ranks", "senders"}) {
-    const auto outcomes =
-        RunExchanges(*MakeDemo({{"k", std::int64_t{1}}, {"combine", std::string(combine)}}),
-                     {Accumulated(x)})[0];
+    const auto outcomes = RunExchanges(
+        *MakeDemo({{"k", std::int64_t{1}}, {"combine", std::string(combine)}}), {All(x)})[0];
     EXPECT_NEAR(outcomes[0].applied[2], 4, 1e-6) << combine;
   }
 }
@@ -232,7 +220,7 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
   }
   EXPECT_EQ(count, 5 * 32u + 12 + 32 + 32 + 1);
   EXPECT_EQ(baselines::CoefficientBytes(count), (count * 12 + 31) / 32 * 4 + 4 * count);
-  std::vector<std::vector<float>> x;
+  Vectors x;
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     x.push_back(Noise(n, static_cast<unsigned>(rank + 1)));
     for (const ExchangedTensor& tensor : tensors) {
@@ -240,8 +228,7 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
                   0.0f);
     }
   }
-  Sent sent = Accumulated(x);
-  sent.tensors = tensors;
+  const Sent sent = All(x, tensors);
   const auto collective = MakeDemo({});
   const auto outcomes = RunExchanges(*collective, {sent})[0];
   std::vector<float> lost(n);
@@ -252,20 +239,17 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
   }
   EXPECT_LE(Norm(lost), 2e-6 * Norm(x[0]) * kRanks);
   EXPECT_GT(Norm(outcomes[0].applied), 0.1 * Norm(x[0]));
-  const RoundPlan plan =
-      collective->Rounds(RecordedSizes(*collective, sent, 0, outcomes), {kRanks, 1});
-  for (std::size_t rank = 0; rank < kRanks; ++rank) {
-    EXPECT_EQ(outcomes[rank].applied, outcomes[0].applied);
-    EXPECT_EQ(outcomes[rank].traffic.bytes_sent, (kRanks - 1) * baselines::CoefficientBytes(count));
-    EXPECT_EQ(plan.per_rank[rank].bytes_sent, outcomes[rank].traffic.bytes_sent);
-    EXPECT_EQ(plan.per_rank[rank].messages_sent, outcomes[rank].traffic.messages_sent);
+  ExpectCounted(*collective, sent, 0, outcomes, {kRanks, 1});
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.applied, outcomes[0].applied);
+    EXPECT_EQ(outcome.traffic.bytes_sent, (kRanks - 1) * baselines::CoefficientBytes(count));
   }
 }
 
 // With all coefficients of every tile, the result is the sum.
 TEST(Demo, SendsAllOfATileOfFewerThanK) {
-  const std::vector<std::vector<float>> x = {Noise(40, 1), Noise(40, 2)};
-  const auto outcomes = RunExchanges(*MakeDemo({{"k", std::int64_t{64}}}), {Accumulated(x)})[0];
+  const Vectors x = Noises(2, 40, 1);
+  const auto outcomes = RunExchanges(*MakeDemo({{"k", std::int64_t{64}}}), {All(x)})[0];
   for (std::size_t i = 0; i < 40; ++i) {
     EXPECT_NEAR(outcomes[1].applied[i], x[0][i] + x[1][i], 1e-5);
     EXPECT_NEAR(x[1][i] + outcomes[1].returned[i], 0, 1e-5);
@@ -273,30 +257,16 @@ TEST(Demo, SendsAllOfATileOfFewerThanK) {
 }
 
 TEST(Demo, RefusesPayloadsOfOtherTiles) {
-  const auto mine = MakeDemo({{"k", std::int64_t{1}}, {"tile", std::int64_t{2}}});
-  const auto others = MakeDemo({{"k", std::int64_t{2}}, {"tile", std::int64_t{4}}});
-  std::string error;
-  try {
-    RunRanks(2, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
-      const Collective& collective = loop.rank() == 0 ? *mine : *others;
-      std::vector<float> x = {1, -1, 1, -1};
-      ExchangeBuffers buffers;
-      buffers.shape = {4, 4, 0};
-      const auto state = collective.MakeState(buffers.shape, {2, 1});
-      buffers.state = state.get();
-      buffers.accumulated = x;
-      loop.RunBlocking([&](Communicator& world) { return collective.Run(world, buffers, 32); });
+  ExpectError(FailureKind::kComm, {"payload of rank 1: index 3 in a tile of 2"}, [&] {
+    RunUnlike({{1, -1, 1, -1}, {1, -1, 1, -1}}, [](std::int64_t rank) {
+      return std::pair(MakeDemo({{"k", rank + 1}, {"tile", 2 * (rank + 1)}}), ExchangeShape{4, 4});
     });
-  } catch (const Error& thrown) {
-    EXPECT_EQ(thrown.kind(), FailureKind::kComm);
-    error = thrown.what();
-  }
-  EXPECT_NE(error.find("payload of rank 1: index 3 in a tile of 2"), std::string::npos) << error;
+  });
 }
 
 TEST(Demo, RefusesWhatOverflows) {
   const std::vector<float> huge(64, 3e38f);
-  EXPECT_THROW(RunExchanges(*MakeDemo({}), {Accumulated({huge})}), Error);
+  EXPECT_THROW(RunExchanges(*MakeDemo({}), {All({huge})}), Error);
 }
 
 }  // namespace

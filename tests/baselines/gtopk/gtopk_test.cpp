@@ -14,6 +14,7 @@
 namespace sparfuse::baselines {
 namespace {
 
+using testing::NonZeros;
 using testing::Outcome;
 using testing::Sent;
 using testing::SparseVector;
@@ -24,14 +25,6 @@ std::shared_ptr<const Collective> MakeGtopk(const Options& options = {}) {
 
 std::vector<Outcome> RunOnce(const Sent& sent, const Options& options = {}) {
   return testing::RunExchanges(*MakeGtopk(options), {sent}).front();
-}
-
-SparseVector NonZeros(const std::vector<float>& dense) {
-  SparseVector elements;
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    if (dense[i] != 0.0f) elements[static_cast<std::uint32_t>(i)] = dense[i];
-  }
-  return elements;
 }
 
 std::vector<SparseVector> Returned(const std::vector<Outcome>& outcomes) {
@@ -93,14 +86,9 @@ TEST(Gtopk, KeepsTheFirstOfEqualMagnitudes) {
 // --- laws ---
 
 Sent Random(std::size_t ranks, std::size_t elements, std::size_t k, std::mt19937& random) {
-  Sent sent{"random", elements, k, std::vector<SparseVector>(ranks)};
-  for (SparseVector& own : sent.by_rank) {
-    while (own.size() < k) {
-      own[static_cast<std::uint32_t>(random() % elements)] =
-          static_cast<float>(1 + static_cast<int>(random() % 100));
-    }
-  }
-  return sent;
+  return testing::RandomSent(ranks, elements, k, random, [](std::mt19937& of) {
+    return static_cast<float>(1 + static_cast<int>(of() % 100));
+  });
 }
 
 // The part of the sent sum that is missing in the results.

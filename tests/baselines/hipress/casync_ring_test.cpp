@@ -24,14 +24,10 @@
 namespace sparfuse::testing {
 namespace {
 
-using Vectors = std::vector<std::vector<float>>;  // [ranks][elements]
-
 std::unique_ptr<Collective> Made() { return MakeCollective(FindCollective("casync-ring")); }
 
 std::vector<Outcome> ExchangeOf(const Vectors& vectors, std::size_t kept) {
-  Sent sent{"", vectors[0].size(), kept, std::vector<SparseVector>(vectors.size()), {}};
-  sent.accumulated = vectors;
-  return RunExchanges(*Made(), {sent}).front();
+  return RunExchanges(*Made(), {Accumulated(vectors, kept)}).front();
 }
 
 // Partitions {0, 1} and {2, 3}, with one kept element each. Rank 0 sends the 5 at 0, rank 1 the 4

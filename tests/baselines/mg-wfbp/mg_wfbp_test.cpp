@@ -170,44 +170,26 @@ TEST(MgWfbpSolver, TakesModelsThatTakeNoTime) {
 }
 
 TEST(MgWfbpSolver, RefusesWhatMakesNoSense) {
-  const auto refused = [](const TimedTensors& tensors, const AllReduceCost& cost,
-                          const std::string& text) {
-    ExpectError(FailureKind::kConfig, {text}, [&] { MgWfbpUnits(tensors.view(), cost); });
+  ExpectRefusals("MG-WFBP", [](const TimedTensors& tensors) {
+    MgWfbpUnits(tensors.view(), {1, 1});
+  });
+  const auto refused = [](const AllReduceCost& cost, const std::string& text) {
+    const TimedTensors one{{3}, {1}};
+    ExpectError(FailureKind::kConfig, {text}, [&] { MgWfbpUnits(one.view(), cost); });
   };
-  refused({}, {1, 1}, "MG-WFBP: elements is empty");
-  refused({{3, 0}, {1, 1}}, {1, 1}, "MG-WFBP: elements[1] = 0: expected at least 1");
-  refused({{3, 4}, {1}}, {1, 1},
-          "MG-WFBP: backward_seconds has 1 numbers; expected one for each tensor, 2");
-  refused({{3, 4}, {1, -2e-9}}, {1, 1}, "MG-WFBP: backward_seconds[1] = -2e-09: expected a finite");
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  refused({{3}, {nan}}, {1, 1}, "backward_seconds[0] = nan");
-  refused({{3}, {1}}, {-1, 1}, "MG-WFBP: alpha_seconds = -1: expected a finite");
-  refused({{3}, {1}}, {1, std::numeric_limits<double>::infinity()}, "seconds_per_byte = inf");
+  refused({-1, 1}, "MG-WFBP: alpha_seconds = -1: expected a finite");
+  refused({1, std::numeric_limits<double>::infinity()}, "seconds_per_byte = inf");
 }
 
-// A ring of four: 6 start-up times and 3/2 of the bytes. Sizes are multiples of 4, so that the
-// chunks are equal and the fitted line is exact.
+// A ring of four: 6 start-up times and 3/2 of the bytes. Its chunks are equal, so that the fitted
+// line is exact.
 TEST(MgWfbpPlanner, FitsTheProfileSAllReduce) {
   std::mt19937 random(4);
   int merged = 0;
   for (int trial = 0; trial < 50; ++trial) {
-    TimedTensors tensors;
-    for (std::size_t t = 0; t < 30; ++t) {
-      tensors.Add(4 * (1 + random() % 20000), 1e-6 * static_cast<double>(random() % 2000));
-    }
-    const TimedProfile profile(tensors);
-    const Plan plan = PlanOf("mg-wfbp", profile.Input(Sparsified::kNever));
-    TimedTensors with_copies = tensors;
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      with_copies.backward_seconds[t] += 1e-6 + 1e-9 * static_cast<double>(tensors.elements[t]);
-    }
-    Lengths lengths;
-    for (const Unit& unit : plan.units) {
-      lengths.push_back(unit.last - unit.first);
-      EXPECT_EQ(unit.sparsified, Sparsified::kNever);
-      EXPECT_EQ(unit.density, 1.0);
-    }
-    EXPECT_EQ(lengths, MgWfbpUnits(with_copies.view(), {6e-4, 1.5 * 8e-9}));
+    const TimedTensors tensors = RingTensors(20000, 2000, random);
+    const Lengths lengths = TimedProfile(tensors).Planned("mg-wfbp", Sparsified::kNever);
+    EXPECT_EQ(lengths, MgWfbpUnits(TimedProfile::WithCopies(tensors).view(), {6e-4, 1.5 * 8e-9}));
     merged += lengths.size() > 1 && lengths.size() < tensors.size();
   }
   EXPECT_GT(merged, 25);

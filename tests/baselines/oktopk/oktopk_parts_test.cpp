@@ -1,7 +1,5 @@
 // Tests the parts of Ok-Topk's all-reduce by hand: votes on regions, split and reduce, and balanced
 // blocks.
-#include "baselines/oktopk/oktopk_parts.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "baselines/oktopk/oktopk.hpp"
 #include "tests/baselines/oktopk/oktopk_cases.hpp"
 #include "tests/support/exchanges.hpp"
 

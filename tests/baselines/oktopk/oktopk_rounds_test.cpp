@@ -16,11 +16,7 @@ namespace {
 
 RoundPlan Modelled(std::size_t elements, std::size_t k, int ranks, std::uint64_t step = 1,
                    const OverlapModel& overlap = {}, const Options& options = {}) {
-  const auto collective = OkTopk(options);
-  const Topology topology{ranks, 1};
-  const std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks), k * kBytes);
-  return collective->Rounds(
-      ExpectedSizes(*collective, {elements, k, step}, bytes, overlap, topology), topology);
+  return ExpectedRounds(*OkTopk(options), {elements, k, step}, {ranks, 1}, overlap);
 }
 
 // The published volume of a threshold step: 2 k 8 (P - 1) / P bytes, and 8 bytes a rank for the
@@ -53,12 +49,7 @@ TEST(OkTopkRounds, SendTheGoldenVolumes) {
 double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   constexpr double kCopied = 12e9;  // bytes a second
   constexpr int kRanks = kGoldenRanks;
-  double backward = 0;
-  std::size_t elements = 0;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    backward += tensors.backward_seconds[t];
-    elements += tensors.elements[t];
-  }
+  const std::size_t elements = Sum(tensors.elements);
   const auto n = static_cast<double>(elements);
   const double k = std::floor(density * n);
   CostModel cost;
@@ -71,8 +62,9 @@ double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   EXPECT_EQ(steps, 2 + 2 * 3);
   EXPECT_EQ(plan.per_rank[0].messages_sent, 7u + 2 * 3u);
   const double start_ups = kGoldenAlpha * (3 * (kRanks - 1) + 2 * 3 - steps);
-  return 1.5 * backward + 3e-5 + 1e-10 * n + 8 * k / kCopied + cost.PhasesOf(plan).alone() +
-         start_ups + (4 * n / kRanks + 8 * k) / kCopied + 1e-5 + 2e-11 * k;
+  return 1.5 * tensors.AllBackwardSeconds() + 3e-5 + 1e-10 * n + 8 * k / kCopied +
+         cost.PhasesOf(plan).alone() + start_ups + (4 * n / kRanks + 8 * k) / kCopied + 1e-5 +
+         2e-11 * k;
 }
 
 TEST(OkTopkRounds, ReproduceTheGoldenTimes) {
@@ -102,30 +94,21 @@ TEST(OkTopkRounds, GatherTheUnionInExactSteps) {
 }
 
 TEST(OkTopkRounds, TakeLongerWhereSumsLieUnevenlyUnlessBalanced) {
-  const auto busiest = [](const RoundPlan& plan) {
-    std::uint64_t bytes = 0;
-    for (const Round& round : plan.rounds) bytes += round.bytes;
-    return bytes;
-  };
   const Options off = {{"balance", std::string("off")}};
   const Options on = {{"balance", std::string("on")}};
   const OverlapModel skewed{.skew = 1};
-  const auto gathered = busiest(Modelled(1'000'000, 10'000, 16, 1, {}, off));
-  const auto uneven = busiest(Modelled(1'000'000, 10'000, 16, 1, skewed, off));
+  const auto gathered = BytesOf(Modelled(1'000'000, 10'000, 16, 1, {}, off));
+  const auto uneven = BytesOf(Modelled(1'000'000, 10'000, 16, 1, skewed, off));
   EXPECT_GT(uneven, gathered + 10'000 * kBytes / 4);
   const RoundPlan balanced = Modelled(1'000'000, 10'000, 16, 1, skewed, on);
-  EXPECT_GT(busiest(balanced), gathered);  // the moved blocks
-  EXPECT_LE(busiest(balanced), gathered + 10'000 * kBytes);
+  EXPECT_GT(BytesOf(balanced), gathered);  // the moved blocks
+  EXPECT_LE(BytesOf(balanced), gathered + 10'000 * kBytes);
   // Three to one in all: 2 k w (P - 1) / P if even, and w k more for balancing.
-  EXPECT_LE(busiest(balanced), 3 * 10'000 * kBytes + 8 * 15);
+  EXPECT_LE(BytesOf(balanced), 3 * 10'000 * kBytes + 8 * 15);
 }
 
 TEST(OkTopkRounds, CountWhatLeavesANode) {
-  const auto collective = OkTopk();
-  const Topology topology{4, 2};
-  const std::vector<std::uint64_t> bytes(4, 1200 * kBytes);
-  const RoundPlan plan = collective->Rounds(
-      ExpectedSizes(*collective, {100'000, 1200, 1}, bytes, {}, topology), topology);
+  const RoundPlan plan = ExpectedRounds(*OkTopk(), {100'000, 1200, 1}, {4, 2});
   ASSERT_EQ(plan.rounds.size(), 1u + 1 + 2 + 2 + 1);
   // A rank sends 900 elements, two thirds of them to the other node; a node has two ranks.
   EXPECT_EQ(plan.rounds[0].messages, 3u);
@@ -149,13 +132,9 @@ TEST(OkTopkRounds, CountWhatLeavesANode) {
 TEST(OkTopkRounds, ExpectWhatRandomSelectionsAreMeasuredToBe) {
   constexpr std::size_t kRanks = 8;
   std::mt19937 random(17);
-  Sent sent{"", 20'000, 1000, std::vector<SparseVector>(kRanks)};
-  for (SparseVector& own : sent.by_rank) {
-    while (own.size() < 1000) {
-      own[static_cast<std::uint32_t>(random() % sent.elements)] =
-          static_cast<float>(random() % 10'000) - 5000.5f;
-    }
-  }
+  const Sent sent = RandomSent(kRanks, 20'000, 1000, random, [](std::mt19937& of) {
+    return static_cast<float>(of() % 10'000) - 5000.5f;
+  });
   const auto collective = OkTopk();
   const auto steps = RunExchanges(*collective, {sent, sent});
   for (std::size_t step = 0; step < 2; ++step) {

@@ -1,5 +1,7 @@
 // Tests Ok-Topk's all-reduce by hand and over many steps, and its handling of sums that are not
 // finite.
+#include "baselines/oktopk/oktopk.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <limits>
 #include <random>
 
-#include "baselines/oktopk/oktopk_parts.hpp"
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/payload/sums.hpp"
@@ -20,14 +21,6 @@ namespace {
 // The outcomes of the last of `steps`, by rank.
 std::vector<Outcome> LastOf(const std::vector<Sent>& steps) {
   return RunExchanges(*OkTopk(), steps).back();
-}
-
-SparseVector NonZeros(const std::vector<float>& dense) {
-  SparseVector elements;
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    if (dense[i] != 0) elements[static_cast<std::uint32_t>(i)] = dense[i];
-  }
-  return elements;
 }
 
 // --- steps by hand ---
@@ -381,34 +374,31 @@ TEST(OkTopk, ShowsWhatIsNotFiniteToAllRanks) {
 
 TEST(OkTopk, HasTheConstantsOfItsApplications) {
   const CollectiveDescriptor& descriptor = FindCollective("oktopk");
-  const auto read = [&](const Options& given) {
-    return baselines::ReadGlobalThreshold(ResolveOptions("oktopk", descriptor.options, given));
+  const auto application = [](const char* name) {
+    return Options{{"application", std::string(name)}};
   };
-  const baselines::GlobalThreshold vgg = read({});
-  EXPECT_EQ(vgg.period, 32u);
-  EXPECT_EQ(vgg.After(1, 66, 100), 1 / 1.008f);
-  EXPECT_EQ(vgg.After(1, 67, 100), 1);
-  EXPECT_EQ(vgg.After(1, 133, 100), 1);
-  EXPECT_EQ(vgg.After(1, 134, 100), 1.008f);
-  const baselines::GlobalThreshold lstm = read({{"application", std::string("lstm")}});
-  EXPECT_EQ(lstm.period, 32u);
-  EXPECT_EQ(lstm.After(1, 74, 100), 1 / 1.01f);
-  EXPECT_EQ(lstm.After(1, 126, 100), 1.008f);
-  const baselines::GlobalThreshold bert = read({{"application", std::string("bert")}});
-  EXPECT_EQ(bert.period, 128u);
-  EXPECT_EQ(bert.After(1, 79, 100), 1 / 1.036f);
-  EXPECT_EQ(bert.After(1, 80, 100), 1);
-  EXPECT_EQ(bert.After(1, 126, 100), 1.025f);
-  const baselines::GlobalThreshold mixed = read({{"application", std::string("bert")},
-                                                 {"global_threshold_period", std::int64_t{5}},
-                                                 {"raise_by", 2.0},
-                                                 {"lower_by", 4.0},
-                                                 {"band_low", 0.5},
-                                                 {"band_high", 3.0}});
-  EXPECT_EQ(mixed.period, 5u);
-  EXPECT_EQ(mixed.After(1, 50, 100), 1);
-  EXPECT_EQ(mixed.After(1, 49, 100), 0.25f);
-  EXPECT_EQ(mixed.After(1, 301, 100), 2);
+  const Options mixed = {{"application", std::string("bert")},
+                         {"global_threshold_period", std::int64_t{5}},
+                         {"raise_by", 2.0},
+                         {"lower_by", 4.0},
+                         {"band_low", 0.5},
+                         {"band_high", 3.0}};
+  const struct {
+    Options given;
+    std::uint64_t period;
+    std::vector<std::pair<std::size_t, float>> after;  // sums that reach it instead of 100
+  } applications[] = {{{}, 32, {{66, 1 / 1.008f}, {67, 1}, {133, 1}, {134, 1.008f}}},
+                      {application("lstm"), 32, {{74, 1 / 1.01f}, {126, 1.008f}}},
+                      {application("bert"), 128, {{79, 1 / 1.036f}, {80, 1}, {126, 1.025f}}},
+                      {mixed, 5, {{50, 1}, {49, 0.25f}, {301, 2}}}};
+  for (const auto& [given, period, after] : applications) {
+    const auto threshold =
+        baselines::ReadGlobalThreshold(ResolveOptions("oktopk", descriptor.options, given));
+    EXPECT_EQ(threshold.period, period);
+    for (const auto& [reached, factor] : after) {
+      EXPECT_EQ(threshold.After(1, reached, 100), factor) << period << ", " << reached;
+    }
+  }
 }
 
 TEST(OkTopk, FollowsItsPeriods) {

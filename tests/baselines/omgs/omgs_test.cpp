@@ -158,47 +158,24 @@ TEST(OmgsSolver, MergesTheFirstPairOnlyWhereItPays) {
 }
 
 TEST(OmgsSolver, RefusesWhatMakesNoSense) {
-  const auto refused = [](const TimedTensors& tensors, const std::string& text) {
-    ExpectError(FailureKind::kConfig, {text},
-                [&] { OmgsUnits(tensors.view(), Select, OmgsAllGathers{}); });
-  };
-  refused({}, "OMGS-SGD: elements is empty");
-  refused({{0}, {1}}, "OMGS-SGD: elements[0] = 0: expected at least 1");
-  refused({{1, 1}, {1}},
-          "OMGS-SGD: backward_seconds has 1 numbers; expected one for each tensor, 2");
-  refused({{1}, {-1}},
-          "OMGS-SGD: backward_seconds[0] = -1: expected a finite number of at least 0");
+  ExpectRefusals("OMGS-SGD", [](const TimedTensors& tensors) {
+    OmgsUnits(tensors.view(), Select, OmgsAllGathers{});
+  });
 }
 
-// Payloads of 8 bytes an element go round a ring of four in three steps.
 TEST(OmgsPlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
   std::mt19937 random(3);
-  const auto local = [](std::size_t n) { return 1e-6 + 1e-9 * static_cast<double>(n); };
-  const auto gather = [](std::size_t n) {
-    return 3 * (1e-4 + 8e-9 * 8 * static_cast<double>(n / 4));
-  };
   int merged = 0;
   for (int trial = 0; trial < 50; ++trial) {
-    TimedTensors tensors;
-    for (std::size_t t = 0; t < 30; ++t) {
-      tensors.Add(4 * (1 + random() % 5000), 1e-6 * static_cast<double>(random() % 1000));
-    }
+    const TimedTensors tensors = RingTensors(5000, 1000, random);
     const TimedProfile profile(tensors);
-    TimedTensors with_copies = tensors;
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      with_copies.backward_seconds[t] += local(tensors.elements[t]);
-    }
+    const TimedTensors with_copies = TimedProfile::WithCopies(tensors);
     for (const auto& [solver, pair] : {std::pair{"paper", OmgsFirstPair::kDecided},
                                        std::pair{"published", OmgsFirstPair::kMerged}}) {
-      const Plan plan =
-          PlanOf("omgs", profile.Input(Sparsified::kBehind), {{"solver", std::string(solver)}});
-      Lengths lengths;
-      for (const Unit& unit : plan.units) {
-        lengths.push_back(unit.last - unit.first);
-        EXPECT_EQ(unit.sparsified, Sparsified::kBehind);
-        EXPECT_EQ(unit.density, 0.25);
-      }
-      EXPECT_EQ(lengths, OmgsUnits(with_copies.view(), local, gather, pair));
+      const Lengths lengths =
+          profile.Planned("omgs", Sparsified::kBehind, {{"solver", std::string(solver)}});
+      EXPECT_EQ(lengths, OmgsUnits(with_copies.view(), TimedProfile::LocalSeconds,
+                                   TimedProfile::GatherSeconds, pair));
       merged += lengths.size() > 1 && lengths.size() < tensors.size();
     }
   }

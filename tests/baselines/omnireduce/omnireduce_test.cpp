@@ -11,7 +11,6 @@
 #include <set>
 #include <string>
 
-#include "baselines/omnireduce/omnireduce_exchange.hpp"
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/engine/live/lanes/lane_thread.hpp"
@@ -81,13 +80,12 @@ std::vector<std::set<std::size_t>> BlocksOf(const Sent& sent, std::size_t block)
 }
 
 struct Shape {
-  std::size_t elements;
-  std::size_t block;
-  std::size_t slots;
-  std::size_t bundle;
-  std::size_t ranks;
-  std::size_t many;
+  std::size_t elements, block, slots, bundle, ranks, many;
   bool loose;
+  std::unique_ptr<Collective> Make() const {
+    return MakeOmnireduce(static_cast<std::int64_t>(block), static_cast<std::int64_t>(slots),
+                          static_cast<std::int64_t>(bundle));
+  }
 };
 
 const std::vector<Shape> kShapes = {
@@ -103,9 +101,7 @@ TEST(OmniReduce, BytesAreThoseOfTheNeededBlocks) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(std::to_string(shape.elements) + " by " + std::to_string(shape.block));
     const Sent sent = Draw(shape.elements, shape.block, shape.ranks, shape.many, shape.loose, 5);
-    const auto collective = MakeOmnireduce(static_cast<std::int64_t>(shape.block),
-                                           static_cast<std::int64_t>(shape.slots),
-                                           static_cast<std::int64_t>(shape.bundle));
+    const auto collective = shape.Make();
     const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
     const BlockCut cut{shape.elements, shape.block};
     const auto by_rank = BlocksOf(sent, shape.block);
@@ -162,9 +158,7 @@ TEST(OmniReduce, GivesWhatAllGatherGives) {
       steps.push_back(Draw(shape.elements, shape.block, shape.ranks, 1 + shape.many * step / 3,
                            shape.loose, step));
     }
-    const auto collective = MakeOmnireduce(static_cast<std::int64_t>(shape.block),
-                                           static_cast<std::int64_t>(shape.slots),
-                                           static_cast<std::int64_t>(shape.bundle));
+    const auto collective = shape.Make();
     const auto sums = testing::RunExchanges(*collective, steps);
     const auto gathered = testing::RunExchanges(*gather, steps);
     for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -273,9 +267,7 @@ struct Both {
 };
 
 Both Compare(const Sent& sent, const Shape& shape, const OverlapModel& overlap) {
-  const auto collective =
-      MakeOmnireduce(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
-                     static_cast<std::int64_t>(shape.bundle));
+  const auto collective = shape.Make();
   const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
   const Topology topology{static_cast<int>(shape.ranks), 1};
   ExchangeSizes sizes = testing::RecordedSizes(*collective, sent, 0, outcomes);
@@ -288,12 +280,9 @@ Both Compare(const Sent& sent, const Shape& shape, const OverlapModel& overlap) 
   both.model = volume();
   EXPECT_NEAR(both.model.own / both.run.own, 1, 0.02);
   EXPECT_NEAR(both.model.united / both.run.united, 1, 0.02);
-  const auto near = [](std::uint64_t model, std::uint64_t run, double by) {
-    EXPECT_NEAR(static_cast<double>(model) / static_cast<double>(run), 1, by);
-  };
-  near(both.model.messages, both.run.messages, 0.15);
-  near(both.model.repeats, both.run.repeats, 0.15);
-  near(both.model.sums, both.run.sums, 0.02);
+  testing::ExpectClose(both.model.messages, both.run.messages, 0.15);
+  testing::ExpectClose(both.model.repeats, both.run.repeats, 0.15);
+  testing::ExpectClose(both.model.sums, both.run.sums, 0.02);
   return both;
 }
 
@@ -346,10 +335,8 @@ TEST(OmniReduceModel, RanksOfANodeShareItsNetwork) {
   const auto collective = MakeOmnireduce(256, 4, 256);
   OverlapModel overlap;
   overlap.together = 256;
-  const std::vector<std::uint64_t> bytes(8, 80 * 256 * kSparseElementBytes);
-  const ExchangeShape shape{256 * 8000, 80 * 256, 1};
   const auto rounds = [&](const Topology& topology) {
-    return collective->Rounds(ExpectedSizes(*collective, shape, bytes, overlap, topology), topology)
+    return testing::ExpectedRounds(*collective, {256 * 8000, 80 * 256, 1}, topology, overlap)
         .rounds;
   };
   const auto alone = rounds({8, 1});
@@ -359,9 +346,7 @@ TEST(OmniReduceModel, RanksOfANodeShareItsNetwork) {
     EXPECT_EQ(alone[r].node_bytes, 0u);
     EXPECT_EQ(alone[r].bytes, four[r].bytes);
     // Each of four ranks sends to seven others, and four sevenths of its bytes leave the node.
-    EXPECT_NEAR(static_cast<double>(four[r].node_bytes),
-                static_cast<double>(four[r].bytes) * 4 * 4 / 7,
-                0.05 * static_cast<double>(four[r].node_bytes));
+    testing::ExpectClose(four[r].bytes * 4 * 4 / 7, four[r].node_bytes, 0.05);
     EXPECT_EQ(together[r].node_bytes, 0u);
     EXPECT_EQ(together[r].link, LinkClass::kIntraNode);
   }
@@ -477,14 +462,10 @@ TEST(OmniReduceStream, RefusesMalformedMessages) {
   const BlockRange stream{1, 3};
   const BlockIndex index(cut, {});
   const auto refused = [](const auto& call) {
-    try {
-      call();
-      return false;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kComm) << error.what();
-      EXPECT_SAYS(error.what(), "omnireduce: malformed");
-      return true;
-    }
+    const std::string error = testing::ErrorOf(call, FailureKind::kComm);
+    if (error == "no error") return false;
+    EXPECT_SAYS(error, "omnireduce: malformed");
+    return true;
   };
   const auto refuses = [&](const std::vector<float>& message) {
     std::uint32_t indices[3];

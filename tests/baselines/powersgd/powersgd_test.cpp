@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include "baselines/registry.hpp"
 #include "core/coding/quantizers/block_codes.hpp"
@@ -28,13 +27,24 @@ double SquaredNorm(std::span<const float> x) {
   return sum;
 }
 
+double SquaredError(const std::vector<float>& of, const std::vector<float>& x) {
+  double error = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    error += std::pow(static_cast<double>(of[i]) - x[i], 2);
+  return error;
+}
+
 // The ranks of a world, driven as by an engine.
 class World {
  public:
-  World(const Shape& shape, int rank, int ranks, int threads = 1, bool feedback = true)
-      : n_(ElementsOf(shape)), pool_(threads), workspaces_(static_cast<std::size_t>(ranks)) {
+  World(const Shape& shape, int rank, int ranks, int threads = 1, bool feedback = true,
+        std::uint64_t seed = 5, std::uint32_t id = 3)
+      : n_(ElementsOf(shape)),
+        id_(id),
+        pool_(threads),
+        workspaces_(static_cast<std::size_t>(ranks)) {
     for (int r = 0; r < ranks; ++r) {
-      workers_.emplace_back(shape, rank, 5);
+      workers_.emplace_back(shape, rank, seed);
       residuals_.emplace_back(feedback ? n_ : 0, 0.0f);
       applied_.emplace_back(n_, kNan);
     }
@@ -42,7 +52,7 @@ class World {
 
   // gradients[r]: the gradient of rank r. Returns the sum that every rank applies.
   const std::vector<float>& Step(const std::vector<std::vector<float>>& gradients) {
-    const TensorInfo info{3, "fc.weight", {}, step_++};
+    const TensorInfo info{id_, "fc.weight", {}, step_++};
     ForRanks(gradients,
              [&](PowerSgd& worker, const QuantizeContext& context, const SelectSource& source,
                  std::size_t) { worker.ComputeP(context, source, info); });
@@ -84,6 +94,7 @@ class World {
   }
 
   std::size_t n_;
+  std::uint32_t id_;
   ThreadPool pool_;
   std::vector<Workspace> workspaces_;
   std::vector<PowerSgd> workers_;
@@ -157,12 +168,11 @@ TEST(PowerSgd, ReproducesAMatrixOfItsRankInOneStep) {
           rows, cols, rank == 1 ? std::vector<double>{1} : std::vector<double>{1, 0.5});
       World world(shape, rank, 1);
       const auto& applied = world.Step({x});
-      double error = 0;
       for (std::size_t i = 0; i < x.size(); ++i) {
-        error += std::pow(static_cast<double>(applied[i]) - x[i], 2);
         ASSERT_EQ(world.residual()[i], x[i] - applied[i]);
       }
-      EXPECT_LE(std::sqrt(error / SquaredNorm(x)), 1e-5) << rows << "x" << cols << " " << rank;
+      EXPECT_LE(std::sqrt(SquaredError(applied, x) / SquaredNorm(x)), 1e-5)
+          << rows << "x" << cols << " " << rank;
     }
   }
 }
@@ -180,11 +190,7 @@ TEST(PowerSgd, WarmStartFindsTheBestApproximationOfAFixedMatrix) {
   World world({kRows, kCols}, kRank, 1, 1, false);
   double first = 0, last = 0;
   for (int step = 0; step < 40; ++step) {
-    const auto& applied = world.Step({x});
-    last = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      last += std::pow(static_cast<double>(applied[i]) - x[i], 2);
-    }
+    last = SquaredError(world.Step({x}), x);
     if (step == 0) first = last;
     EXPECT_GE(last, best * (1 - 1e-4)) << "better than the best";
   }
@@ -257,12 +263,7 @@ TEST(PowerSgd, ComesBackFromAZeroMatrix) {
     EXPECT_EQ(world.residual(), zeros);
   }
   const auto x = LowRankMatrix(40, 50, {1, 0.5});
-  const auto& applied = world.Step({x, x});
-  double error = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    error += std::pow(static_cast<double>(applied[i]) - x[i], 2);
-  }
-  EXPECT_LE(error, 1e-10 * SquaredNorm(x));
+  EXPECT_LE(SquaredError(world.Step({x, x}), x), 1e-10 * SquaredNorm(x));
 }
 
 TEST(PowerSgd, IsDeterministicOnEveryPoolAndInstructionSet) {
@@ -288,11 +289,9 @@ TEST(PowerSgd, IsDeterministicOnEveryPoolAndInstructionSet) {
 }
 
 TEST(PowerSgd, CompressesMatricesThatAreLargerThanTheirFactors) {
-  EXPECT_FALSE(PowerSgd::Compresses(Shape{}, 1));
-  EXPECT_FALSE(PowerSgd::Compresses(Shape{1'000'000}, 1));
-  EXPECT_FALSE(PowerSgd::Compresses(Shape{1, 1000}, 1));
-  EXPECT_FALSE(PowerSgd::Compresses(Shape{2, 2}, 1));
-  EXPECT_FALSE(PowerSgd::Compresses(Shape{0, 5}, 1));
+  for (const Shape& small : {Shape{}, {1'000'000}, {1, 1000}, {2, 2}, {0, 5}}) {
+    EXPECT_FALSE(PowerSgd::Compresses(small, 1)) << ::testing::PrintToString(small);
+  }
   EXPECT_TRUE(PowerSgd::Compresses(Shape{3, 4}, 1));
   EXPECT_FALSE(PowerSgd::Compresses(Shape{3, 4}, 2));
   EXPECT_TRUE(PowerSgd::Compresses(Shape{64, 3, 7, 7}, 4));
@@ -336,85 +335,30 @@ std::vector<ExchangedTensor> Tensors() {
   return {{3, 0, 240, kWide}, {4, 240, 5, kVector}, {5, 245, 240, kKernel}};
 }
 
-Sent Accumulated(std::size_t ranks, unsigned seed) {
-  Sent sent{"made up", 485, 485, std::vector<SparseVector>(ranks)};
-  sent.tensors = Tensors();
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    sent.accumulated.emplace_back(sent.elements);
-    for (float& value : sent.accumulated.back()) value = normal(random);
-  }
-  return sent;
+Sent MadeUp(std::size_t ranks, unsigned seed) {
+  return Accumulated(Noises(ranks, 485, 10 * seed), 485, Tensors());
 }
 
 std::unique_ptr<Collective> Factors() {
   return MakeCollective(FindCollective("powersgd-factors"), {{"rank", std::int64_t{kRank}}});
 }
 
-// One matrix on several ranks. Step returns one rank's share of the applied matrix.
-class ByHand {
- public:
-  ByHand(const ExchangedTensor& tensor, std::size_t ranks) : tensor_(tensor) {
-    for (std::size_t r = 0; r < ranks; ++r) matrices_.emplace_back(tensor.shape, kRank, 1);
-  }
-  std::vector<float> Step(const Sent& sent, std::uint64_t step) {
-    TensorInfo info;
-    info.id = tensor_.id;
-    info.shape = tensor_.shape;
-    info.step = step;
-    ForEach(sent,
-            [&](PowerSgd& matrix, const SelectSource& x) { matrix.ComputeP(context_, x, info); });
-    Average([](PowerSgd& matrix) { return matrix.p(); });
-    ForEach(sent, [&](PowerSgd& matrix, const SelectSource& x) {
-      matrix.Orthonormalize();
-      matrix.ComputeQ(context_, x);
-    });
-    Average([](PowerSgd& matrix) { return matrix.q(); });
-    std::vector<float> out(tensor_.numel);
-    ForEach(sent,
-            [&](PowerSgd& matrix, const SelectSource& x) { matrix.Reconstruct(context_, x, out); });
-    return out;
-  }
-
- private:
-  template <class Body>
-  void ForEach(const Sent& sent, const Body& body) {
-    for (std::size_t r = 0; r < matrices_.size(); ++r) {
-      body(matrices_[r],
-           SelectSource{{sent.accumulated[r].data() + tensor_.begin, tensor_.numel, {}}, {}});
-    }
-  }
-  template <class Factor>
-  void Average(const Factor& of) {
-    const std::size_t n = of(matrices_[0]).size();
-    for (std::size_t i = 0; i < n; ++i) {
-      float sum = 0;
-      for (PowerSgd& matrix : matrices_) sum += of(matrix)[i];
-      for (PowerSgd& matrix : matrices_) {
-        of(matrix)[i] = sum / static_cast<float>(matrices_.size());
-      }
-    }
-  }
-
-  ExchangedTensor tensor_;
-  std::vector<PowerSgd> matrices_;
-  ThreadPool alone_{1};
-  Workspace workspace_;
-  QuantizeContext context_{&alone_, &workspace_, 0};
-};
-
 TEST(PowerSgdFactors, AreThoseOfItsStepsTakenByHand) {
   constexpr std::size_t kRanks = 3;
   const auto collective = Factors();
-  const std::vector<Sent> steps = {Accumulated(kRanks, 1), Accumulated(kRanks, 2),
-                                   Accumulated(kRanks, 3)};
+  const std::vector<Sent> steps = {MadeUp(kRanks, 1), MadeUp(kRanks, 2), MadeUp(kRanks, 3)};
   const auto outcomes = RunExchanges(*collective, steps);
-  ByHand wide(Tensors()[0], kRanks);
-  ByHand kernel(Tensors()[2], kRanks);
+  World wide(kWide, kRank, kRanks, 1, false, 1, 3);
+  World kernel(kKernel, kRank, kRanks, 1, false, 1, 5);
   for (std::size_t s = 0; s < steps.size(); ++s) {
-    const std::vector<float> of_wide = wide.Step(steps[s], s);
-    const std::vector<float> of_kernel = kernel.Step(steps[s], s);
+    const auto from = [&](std::ptrdiff_t begin) {
+      Vectors x;
+      for (const auto& all : steps[s].accumulated)
+        x.emplace_back(all.begin() + begin, all.begin() + begin + 240);
+      return x;
+    };
+    const std::vector<float>& of_wide = wide.Step(from(0));
+    const std::vector<float>& of_kernel = kernel.Step(from(245));
     for (const Outcome& outcome : outcomes[s]) {
       ASSERT_EQ(outcome.applied, outcomes[s][0].applied);
       for (std::size_t i = 0; i < 240; ++i) {
@@ -431,7 +375,7 @@ TEST(PowerSgdFactors, AreThoseOfItsStepsTakenByHand) {
 }
 
 TEST(PowerSgdFactors, ResidualsAndWhatIsAppliedAreWhatHadAccumulated) {
-  const Sent sent = Accumulated(4, 7);
+  const Sent sent = MadeUp(4, 7);
   const auto outcomes = RunExchanges(*Factors(), {sent});
   for (std::size_t i = 0; i < sent.elements; ++i) {
     double left = outcomes[0][0].applied[i];
@@ -442,17 +386,11 @@ TEST(PowerSgdFactors, ResidualsAndWhatIsAppliedAreWhatHadAccumulated) {
 
 // Each matrix sends 4 r (rows + cols) bytes and the vector 4 an element, each 2 (P - 1) / P times.
 TEST(PowerSgdFactors, SendFactorsAlone) {
-  const Sent sent = Accumulated(5, 7);
+  const Sent sent = MadeUp(5, 7);
   const auto collective = Factors();
-  const auto outcomes = RunExchanges(*collective, {sent});
-  const RoundPlan plan =
-      collective->Rounds(RecordedSizes(*collective, sent, 0, outcomes[0]), {5, 1});
-  std::uint64_t bytes = 0;
-  for (std::size_t rank = 0; rank < 5; ++rank) {
-    EXPECT_EQ(outcomes[0][rank].traffic, plan.per_rank[rank]);
-    bytes += outcomes[0][rank].traffic.bytes_sent;
-  }
-  EXPECT_EQ(bytes, 2 * 4 * 4u * (kRank * (8 + 30) + 5 + kRank * (20 + 12)));
+  const auto outcomes = RunExchanges(*collective, {sent})[0];
+  ExpectCounted(*collective, sent, 0, outcomes, {5, 1});
+  EXPECT_EQ(BytesSent(outcomes), 2 * 4 * 4u * (kRank * (8 + 30) + 5 + kRank * (20 + 12)));
 }
 
 std::unique_ptr<Collective> Blocks(const char* codes, std::int64_t levels = 1) {
@@ -465,7 +403,7 @@ std::unique_ptr<Collective> Blocks(const char* codes, std::int64_t levels = 1) {
 // P Q' is of the factors as all have them, so what rounding takes from a matrix stays in residuals.
 // A vector loses it: a block of int4 is off by half a code at each encoding.
 TEST(PowerSgdBlocks, KeepTheErrorOfFactorsInResiduals) {
-  const Sent sent = Accumulated(4, 7);
+  const Sent sent = MadeUp(4, 7);
   const auto exact = RunExchanges(*Factors(), {sent})[0];
   for (const auto& [codes, far] : {std::pair{"int8", 0.6}, {"fp8", 3.0}, {"int4", 8.0}}) {
     SCOPED_TRACE(codes);
@@ -489,23 +427,20 @@ TEST(PowerSgdBlocks, KeepTheErrorOfFactorsInResiduals) {
 
 // A shard has 4 bytes a block of 32 and a byte an element, and goes to each other rank twice.
 TEST(PowerSgdBlocks, SendCodesAndScales) {
-  const Sent sent = Accumulated(4, 7);
+  const Sent sent = MadeUp(4, 7);
   for (const int per_node : {1, 2}) {
     const auto collective = Blocks("int8", per_node);
-    const auto outcomes = RunExchanges(*collective, {sent}, per_node);
-    const RoundPlan plan =
-        collective->Rounds(RecordedSizes(*collective, sent, 0, outcomes[0]), {4, per_node});
-    std::uint64_t bytes = 0, expected = 0;
+    const auto outcomes = RunExchanges(*collective, {sent}, per_node)[0];
+    ExpectCounted(*collective, sent, 0, outcomes, {4, per_node});
+    std::uint64_t expected = 0;
     for (std::size_t rank = 0; rank < 4; ++rank) {
-      EXPECT_EQ(outcomes[0][rank].traffic, plan.per_rank[rank]);
-      bytes += outcomes[0][rank].traffic.bytes_sent;
       for (const std::size_t floats : {kRank * 8 + 5 + kRank * 20, kRank * 30 + kRank * 12}) {
         const Shards shards{floats, 4};
         expected += 2 * 3 * BlockForm{BlockCode::kInt8, 32}.Bytes(shards.Size(rank));
       }
     }
     if (per_node == 1) {
-      EXPECT_EQ(bytes, expected);
+      EXPECT_EQ(BytesSent(outcomes), expected);
     }
   }
 }
@@ -526,16 +461,12 @@ TEST(PowerSgdFactors, RoundsAreProductsOrthogonalisationAndTwoAllReduces) {
     const auto collective = MakeCollective(FindCollective("powersgd-factors"),
                                            {{"rank", static_cast<std::int64_t>(r)}});
     const RoundPlan plan = collective->Rounds(sizes, {static_cast<int>(kRanks), 1});
-    std::uint64_t multiplied = 0, bytes = 0, steps = 0;
-    for (const Round& round : plan.rounds) {
-      multiplied += round[Work::kMultiply];
-      bytes += round.bytes;
-      steps += round.repeat;
-    }
-    EXPECT_EQ(multiplied, 3 * r * kRows * kCols + r * (2 * r + 1) * kRows);
+    std::uint64_t steps = 0;
+    for (const Round& round : plan.rounds) steps += round.repeat;
+    EXPECT_EQ(WorkOf(plan, Work::kMultiply), 3 * r * kRows * kCols + r * (2 * r + 1) * kRows);
     EXPECT_EQ(steps, 2 * 2 * (kRanks - 1));
     const std::uint64_t floats = (r * kRows + kOfVector) + r * kCols;
-    EXPECT_EQ(bytes, 2 * (kRanks - 1) * 4 * floats / kRanks);
+    EXPECT_EQ(BytesOf(plan), 2 * (kRanks - 1) * 4 * floats / kRanks);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "baselines/registry.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
@@ -17,7 +18,6 @@ namespace {
 
 using baselines::AddRandomPositions;
 using baselines::DrawnInStep;
-using Ranks = std::vector<std::vector<float>>;
 
 constexpr std::size_t kN = 240;
 
@@ -25,15 +25,9 @@ std::unique_ptr<Collective> MakeMask(Options options = {}) {
   return MakeCollective(FindCollective("moment-mask"), options);
 }
 
-Sent Of(const Ranks& x, std::size_t kept) {
-  return {"", x[0].size(), kept, std::vector<SparseVector>(x.size()), x};
-}
-
-std::set<std::size_t> Nonzero(const std::vector<float>& values) {
+std::set<std::size_t> IndicesOf(const std::vector<float>& values) {
   std::set<std::size_t> at;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i] != 0) at.insert(i);
-  }
+  for (const auto& [index, value] : NonZeros(values)) at.insert(index);
   return at;
 }
 
@@ -78,9 +72,7 @@ TEST(Scape, FollowsTheMomentOfTheAverages) {
   constexpr float kBeta = 0.75f;
   std::vector<Sent> steps;
   for (unsigned step = 0; step < kSteps; ++step) {
-    Ranks x;
-    for (unsigned rank = 0; rank < kWorld; ++rank) x.push_back(Noise(kN, 10 * step + rank));
-    steps.push_back(Of(x, kKept));
+    steps.push_back(Accumulated(Noises(kWorld, kN, 10 * step), kKept));
   }
   const auto collective = MakeMask({{"beta", 0.75}, {"random", 0.0}});
   const auto outcomes = RunExchanges(*collective, steps);
@@ -94,7 +86,7 @@ TEST(Scape, FollowsTheMomentOfTheAverages) {
     std::set<std::size_t> mask(order.begin(), order.begin() + (step == 0 ? kN : kKept));
     EXPECT_EQ(outcomes[step][0].dense, step == 0);
     EXPECT_EQ(outcomes[step][0].seen, std::vector<std::uint64_t>{step == 0 ? 1u : 0u});
-    EXPECT_EQ(Nonzero(outcomes[step][0].applied), mask);
+    EXPECT_EQ(IndicesOf(outcomes[step][0].applied), mask);
     for (std::size_t rank = 0; rank < kWorld; ++rank) {
       EXPECT_EQ(outcomes[step][rank].applied, outcomes[step][0].applied);
       EXPECT_TRUE(outcomes[step][rank].increasing);
@@ -104,7 +96,7 @@ TEST(Scape, FollowsTheMomentOfTheAverages) {
       }
     }
     for (std::size_t i = 0; i < kN; ++i) {
-      const Ranks& x = steps[step].accumulated;
+      const Vectors& x = steps[step].accumulated;
       const float sum = mask.count(i) == 1 ? x[0][i] + x[1][i] + x[2][i] : 0;
       EXPECT_NEAR(outcomes[step][0].applied[i], sum, 1e-5);
       moment[i] = kBeta * moment[i] + (1 - kBeta) / kWorld * outcomes[step][0].applied[i];
@@ -117,10 +109,10 @@ TEST(Scape, AnElementOutsideTheMaskReturnsIfItIsDrawn) {
   const auto sent_in = [](double random) {
     std::vector<Sent> steps;
     for (unsigned step = 0; step < 80; ++step) {
-      Ranks x = {Noise(kN, step)};
+      Vectors x = {Noise(kN, step)};
       for (std::size_t i = 0; i < 24; ++i) x[0][i] += 10;
       x[0][200] = step == 0 ? 0.0f : 1000.0f;
-      steps.push_back(Of(x, 24));
+      steps.push_back(Accumulated(x, 24));
     }
     const auto outcomes = RunExchanges(*MakeMask({{"random", random}}), steps);
     std::vector<std::size_t> in;
@@ -139,33 +131,25 @@ TEST(Scape, KeepsExactlyAsManyElementsEvenOfZeros) {
   for (const std::size_t kept : {std::size_t{1}, std::size_t{7}, kN - 1, kN}) {
     for (const double random : {0.0, 0.3, 1.0}) {
       SCOPED_TRACE(std::to_string(kept) + " " + std::to_string(random));
-      const Ranks zeros = {std::vector<float>(kN), std::vector<float>(kN)};
-      const Ranks x = {Noise(kN, 1), Noise(kN, 2)};
+      const Vectors zeros(2, std::vector<float>(kN));
       const auto outcomes =
-          RunExchanges(*MakeMask({{"random", random}}), {Of(zeros, kept), Of(x, kept)});
+          RunExchanges(*MakeMask({{"random", random}}),
+                       {Accumulated(zeros, kept), Accumulated(Noises(2, kN, 1), kept)});
       EXPECT_EQ(outcomes[1][0].summed, kept);
-      EXPECT_EQ(Nonzero(outcomes[1][0].applied).size(), kept);
+      EXPECT_EQ(IndicesOf(outcomes[1][0].applied).size(), kept);
     }
   }
 }
 
 TEST(Scape, SendsTheValuesAloneAndSaysSo) {
   constexpr std::size_t kWorld = 4;
-  Ranks x;
-  for (unsigned rank = 0; rank < kWorld; ++rank) x.push_back(Noise(kN, rank));
   const auto collective = MakeMask();
-  const std::vector<Sent> steps = {Of(x, 24), Of(x, 24)};
+  const std::vector<Sent> steps(2, Accumulated(Noises(kWorld, kN), 24));
   const auto outcomes = RunExchanges(*collective, steps);
   for (std::size_t step = 0; step < 2; ++step) {
-    const RoundPlan plan =
-        collective->Rounds(RecordedSizes(*collective, steps[step], step, outcomes[step]), {4, 1});
-    std::uint64_t all = 0;
-    for (std::size_t rank = 0; rank < kWorld; ++rank) {
-      EXPECT_EQ(plan.per_rank[rank].bytes_sent, outcomes[step][rank].traffic.bytes_sent);
-      all += outcomes[step][rank].traffic.bytes_sent;
-    }
+    const RoundPlan plan = ExpectCounted(*collective, steps[step], step, outcomes[step], {4, 1});
     const std::size_t floats = step == 0 ? kN : 24 + 2;  // two words of a hash
-    EXPECT_EQ(all, 2 * (kWorld - 1) * floats * sizeof(float));
+    EXPECT_EQ(BytesSent(outcomes[step]), 2 * (kWorld - 1) * floats * sizeof(float));
     EXPECT_EQ(*plan.sums, step == 0 ? kN : 24);
     EXPECT_EQ(plan.dense_sums, step == 0);
     // A model expects the same of the same step.
@@ -177,25 +161,11 @@ TEST(Scape, SendsTheValuesAloneAndSaysSo) {
 }
 
 TEST(Scape, RanksWithOtherMasksAreFoundOut) {
-  Ranks x = {Noise(kN, 1), Noise(kN, 2)};
-  try {
-    RunRanks(2, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
-      const auto rank = static_cast<std::size_t>(loop.rank());
-      const auto collective = MakeMask({{"seed", std::int64_t{1 + loop.rank()}}});
-      ExchangeBuffers buffers;
-      buffers.shape = {kN, 24, 0, {}};
-      const auto state = collective->MakeState(buffers.shape, {2, 1});
-      buffers.state = state.get();
-      for (; buffers.shape.step < 2; ++buffers.shape.step) {
-        std::vector<float> own = x[rank];
-        buffers.accumulated = own;
-        loop.RunBlocking([&](Communicator& world) { return collective->Run(world, buffers, 32); });
-      }
+  ExpectError(FailureKind::kComm, {}, [] {
+    RunUnlike(Noises(2, kN, 1), [](int rank) {
+      return std::pair(MakeMask({{"seed", std::int64_t{1 + rank}}}), ExchangeShape{kN, 24});
     });
-    FAIL() << "other elements were summed";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kComm);
-  }
+  });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Tests both of SparCML's all-reduces by hand on few ranks and against their published costs. Also
 // tests sums that change their form, and gathers of blocks of any sizes on any number of ranks.
+#include "baselines/sparcml/sparcml.hpp"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "baselines/registry.hpp"
-#include "baselines/sparcml/partial_sum.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 
@@ -36,14 +37,9 @@ std::vector<Outcome> RunOnce(const char* name, const Sent& sent,
 }
 
 Sent Random(std::size_t ranks, std::size_t elements, std::size_t k, std::mt19937& random) {
-  Sent sent{"random", elements, k, std::vector<SparseVector>(ranks)};
-  for (SparseVector& own : sent.by_rank) {
-    while (own.size() < k) {
-      own[static_cast<std::uint32_t>(random() % elements)] =
-          static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 7;
-    }
-  }
-  return sent;
+  return testing::RandomSent(ranks, elements, k, random, [](std::mt19937& of) {
+    return static_cast<float>(static_cast<int>(of() % 2001) - 1000) / 7;
+  });
 }
 
 // --- recursive doubling by hand ---
@@ -251,10 +247,9 @@ TEST(RecursiveDoubling, ExpectsIdenticalSelectionsExactly) {
 // All ranks wait for a region that has more than its share.
 TEST(SplitAllgather, ExpectsTheFullestRegion) {
   const auto bytes = [](double skew) {
-    const auto collective = MakeSparcml(kSplit);
-    const ExchangeSizes sizes =
-        ExpectedSizes(*collective, {80'000, 800, 0}, Words(8, 6400), {.skew = skew}, {8, 1});
-    return collective->Rounds(sizes, {8, 1}).rounds.front().bytes;
+    return testing::ExpectedRounds(*MakeSparcml(kSplit), {80'000, 800, 0}, {8, 1}, {.skew = skew})
+        .rounds.front()
+        .bytes;
   };
   EXPECT_EQ(bytes(0), 5600u);  // seven eighths, in and out
   const double fullest = OverlapModel{.skew = 0.5}.LargestRegion(8);
@@ -269,15 +264,8 @@ double BytesOfAnElement(const char* name, const char* dense_switch, double densi
   constexpr std::size_t kElements = 1'000'000;
   const auto kept = static_cast<std::size_t>(std::lround(density * kElements));
   const auto collective = MakeSparcml(name, dense_switch);
-  const Topology topology{ranks, 1};
-  const ExchangeSizes sizes =
-      ExpectedSizes(*collective, {kElements, kept, 0},
-                    Words(static_cast<std::size_t>(ranks), kept * 8), {}, topology);
-  double bytes = 0;
-  for (const Round& round : collective->Rounds(sizes, topology).rounds) {
-    bytes += static_cast<double>(round.bytes);
-  }
-  return bytes / kElements;
+  const RoundPlan plan = testing::ExpectedRounds(*collective, {kElements, kept, 0}, {ranks, 1});
+  return static_cast<double>(testing::BytesOf(plan)) / kElements;
 }
 
 // A rank's bytes an element of the model, with independent selections. The last number is without
@@ -320,11 +308,7 @@ struct Made {
     } else {
       testing::AddTo(dense, sum.message());
     }
-    SparseVector elements;
-    for (std::uint32_t i = 0; i < dense.size(); ++i) {
-      if (dense[i] != 0.0f) elements[i] = dense[i];
-    }
-    return elements;
+    return testing::NonZeros(dense);
   }
 
   std::vector<std::byte> own;

@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "baselines/registry.hpp"
-#include "baselines/spardl/spardl_sums.hpp"
+#include "baselines/spardl/spardl.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse::testing {
-
-using Vectors = std::vector<std::vector<float>>;  // [ranks][elements]
 
 struct Form {
   std::size_t teams = 1;
@@ -35,16 +33,9 @@ struct Form {
 // The payloads of vectors: accumulated gradients, or, in the eager form, the non-zero elements as
 // selections.
 inline Sent SentOf(const Form& form, const Vectors& vectors, std::size_t kept) {
-  Sent sent{"", vectors.front().size(), kept, std::vector<SparseVector>(vectors.size()), {}};
-  if (form.lazy) {
-    sent.accumulated = vectors;
-    return sent;
-  }
-  for (std::size_t rank = 0; rank < vectors.size(); ++rank) {
-    for (std::uint32_t i = 0; i < sent.elements; ++i) {
-      if (vectors[rank][i] != 0) sent.by_rank[rank][i] = vectors[rank][i];
-    }
-  }
+  if (form.lazy) return Accumulated(vectors, kept);
+  Sent sent{"", vectors.front().size(), kept, {}};
+  for (const std::vector<float>& vector : vectors) sent.by_rank.push_back(NonZeros(vector));
   return sent;
 }
 

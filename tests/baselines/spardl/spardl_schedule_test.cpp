@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "baselines/registry.hpp"
-#include "baselines/spardl/spardl_sums.hpp"
+#include "baselines/spardl/spardl.hpp"
 #include "core/cost/cost_model.hpp"
+#include "tests/support/exchanges.hpp"
 #include "tests/support/timed_tensors.hpp"
 
 namespace sparfuse::testing {
@@ -152,26 +153,21 @@ TEST(SpardlSchedule, GathersEveryBlockOnce) {
 TEST(SpardlCount, MovesFasterInOneDirectionAndTurnsByHalf) {
   SpardlCount count;  // k_b = 1000, 4 teams: from 250 on, by (1000 - 250) / 100
   EXPECT_EQ(count.Next(1000, 4), 250u);
-  count.Learn(900, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 257u);  // the first step up
-  count.Learn(900, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 271u);  // the second step: 14
-  count.Learn(950, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 285u);
-  count.Learn(990, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 313u);  // 28
-  count.Learn(1010, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 299u);  // back by 14
-  count.Learn(1001, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 285u);
-  count.Learn(1000, 1000, 4);            // k_b itself is not too many
-  EXPECT_EQ(count.Next(1000, 4), 292u);  // 7
-  count.Learn(1001, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 289u);  // trunc(-3.5)
-  count.Learn(1000, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 290u);
-  count.Learn(1001, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 289u);  // 1 turns to -1
+  const std::pair<std::size_t, std::size_t> learned_and_next[] = {
+      {900, 257},    // the first step up
+      {900, 271},    // the second step: 14
+      {950, 285},    //
+      {990, 313},    // 28
+      {1010, 299},   // back by 14
+      {1001, 285},   //
+      {1000, 292},   // k_b itself is not too many: 7
+      {1001, 289},   // trunc(-3.5)
+      {1000, 290},   //
+      {1001, 289}};  // 1 turns to -1
+  for (const auto& [learned, next] : learned_and_next) {
+    count.Learn(learned, 1000, 4);
+    EXPECT_EQ(count.Next(1000, 4), next) << learned;
+  }
 }
 
 TEST(SpardlCount, StaysWithinItsBoundsForever) {
@@ -195,24 +191,13 @@ TEST(SpardlCount, StaysWithinItsBoundsForever) {
 // --- messages, bytes and seconds ---
 
 RoundPlan PlanOf(const ExchangeShape& shape, int ranks, const Options& options = {}) {
-  const auto collective = MakeCollective(FindCollective("spardl"), options);
-  const Topology topology{ranks, 1};
-  const std::vector<std::uint64_t> payloads(
-      static_cast<std::size_t>(ranks),
-      collective->traits().selects ? 0 : shape.kept * kSparseElementBytes);
-  return collective->Rounds(ExpectedSizes(*collective, shape, payloads, {}, topology), topology);
+  return ExpectedRounds(*MakeCollective(FindCollective("spardl"), options), shape, {ranks, 1});
 }
 
 std::uint64_t StepsOf(const RoundPlan& plan) {
   std::uint64_t steps = 0;
   for (const Round& round : plan.rounds) steps += round.messages > 0 ? round.repeat : 0;
   return steps;
-}
-
-std::uint64_t BytesOf(const RoundPlan& plan) {
-  std::uint64_t bytes = 0;
-  for (const Round& round : plan.rounds) bytes += round.bytes;
-  return bytes;
 }
 
 // 2 ceil(log2 P) steps and 2 w k (P - 1) / P bytes a rank. The published code's reduce-scatter
@@ -298,9 +283,7 @@ double GoldenExchangeSeconds(std::size_t elements, double density) {
 }
 
 double GoldenStepSeconds(const TimedTensors& tensors, double density) {
-  double backward = 0;
-  for (const double seconds : tensors.backward_seconds) backward += seconds;
-  return 1.5 * backward + GoldenExchangeSeconds(Sum(tensors.elements), density);
+  return 1.5 * tensors.AllBackwardSeconds() + GoldenExchangeSeconds(Sum(tensors.elements), density);
 }
 
 TEST(SpardlRounds, ReproduceTheGoldenTimes) {
@@ -339,11 +322,9 @@ TEST(SpardlRounds, OfSerialBlocksTakeLongerOnSevenRanksThanOnSix) {
 // Four ranks a node, two nodes, one team: the reduce-scatter has gaps 4, 2, 1, then the gather 1,
 // 2, 4. In a step, four, two or one rank of a node sends to the other node.
 TEST(SpardlRounds, KnowWhatLeavesANode) {
-  const auto collective = MakeCollective(FindCollective("spardl"));
   const Topology topology{8, 4};
   const ExchangeShape shape{.elements = 8000, .kept = 80};
-  const RoundPlan plan = collective->Rounds(
-      ExpectedSizes(*collective, shape, std::vector<std::uint64_t>(8), {}, topology), topology);
+  const RoundPlan plan = ExpectedRounds(*MakeCollective(FindCollective("spardl")), shape, topology);
   const std::uint64_t block = 10 * kSparseElementBytes;
   const std::uint64_t leaving[] = {4 * 4, 2 * 2, 1, 1, 2 * 2, 4 * 4};
   ASSERT_EQ(plan.rounds.size(), 7u);
@@ -354,8 +335,7 @@ TEST(SpardlRounds, KnowWhatLeavesANode) {
   EXPECT_EQ(plan.rounds[6].messages, 0u);
   // If a node is a team, only the lists that teams compare leave it.
   const auto teams = MakeCollective(FindCollective("spardl"), {{"teams", std::int64_t{2}}});
-  const RoundPlan by_node = teams->Rounds(
-      ExpectedSizes(*teams, shape, std::vector<std::uint64_t>(8), {}, topology), topology);
+  const RoundPlan by_node = ExpectedRounds(*teams, shape, topology);
   for (std::size_t i = 0; i < by_node.rounds.size(); ++i) {
     EXPECT_EQ(by_node.rounds[i].link == LinkClass::kInterNode, i == 2) << i;
   }
@@ -364,22 +344,17 @@ TEST(SpardlRounds, KnowWhatLeavesANode) {
 // The cuts scan all elements once, which is charged as additions, and they look at candidates if
 // something has arrived.
 TEST(SpardlRounds, CountTheCuts) {
-  const auto work = [](const RoundPlan& plan, Work kind) {
-    std::uint64_t elements = 0;
-    for (const Round& round : plan.rounds) elements += round[kind];
-    return elements;
-  };
   const ExchangeShape shape{.elements = 8000, .kept = 80};
-  EXPECT_EQ(work(PlanOf(shape, 8), Work::kAdd), 8000u);
+  EXPECT_EQ(WorkOf(PlanOf(shape, 8), Work::kAdd), 8000u);
   // The blocks 0 to 3 places away have 3, 2, 1 and 1 bundles: (2 a + 1) k_b candidates.
-  EXPECT_EQ(work(PlanOf(shape, 8), Work::kSelect), (7u + 5 + 3 + 3) * 10);
+  EXPECT_EQ(WorkOf(PlanOf(shape, 8), Work::kSelect), (7u + 5 + 3 + 3) * 10);
   const RoundPlan alone = PlanOf(shape, 1);
   ASSERT_EQ(alone.rounds.size(), 1u);
   EXPECT_EQ(alone.rounds[0].messages, 0u);
-  EXPECT_EQ(work(alone, Work::kAdd), 8000u);
-  EXPECT_EQ(work(alone, Work::kSelect), 0u);
+  EXPECT_EQ(WorkOf(alone, Work::kAdd), 8000u);
+  EXPECT_EQ(WorkOf(alone, Work::kSelect), 0u);
   // The eager form scans payloads of a hundredth alone.
-  EXPECT_EQ(work(PlanOf(shape, 8, {{"cut", std::string("eager")}}), Work::kAdd), 0u);
+  EXPECT_EQ(WorkOf(PlanOf(shape, 8, {{"cut", std::string("eager")}}), Work::kAdd), 0u);
 }
 
 }  // namespace

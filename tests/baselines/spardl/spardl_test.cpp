@@ -75,21 +75,11 @@ TEST(Spardl, DoublingTeamsLeaveWhatTheyDropWithTheFirst) {
 // --- against the algorithm on dense vectors ---
 
 TEST(Spardl, DoesWhatTheAlgorithmDoesOnDenseVectors) {
+  const std::vector<std::pair<std::size_t, std::size_t>> worlds = {
+      {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {7, 1},  {8, 1},
+      {2, 2}, {6, 2}, {6, 3}, {8, 2}, {8, 4}, {12, 4}, {14, 2}};
   std::mt19937 random(1);
-  for (const auto& [ranks, teams] : std::vector<std::pair<std::size_t, std::size_t>>{{1, 1},
-                                                                                     {2, 1},
-                                                                                     {3, 1},
-                                                                                     {4, 1},
-                                                                                     {5, 1},
-                                                                                     {7, 1},
-                                                                                     {8, 1},
-                                                                                     {2, 2},
-                                                                                     {6, 2},
-                                                                                     {6, 3},
-                                                                                     {8, 2},
-                                                                                     {8, 4},
-                                                                                     {12, 4},
-                                                                                     {14, 2}}) {
+  for (const auto& [ranks, teams] : worlds) {
     for (const bool lazy : {true, false}) {
       for (const bool doubling : {false, true}) {
         if (doubling && (teams & (teams - 1)) != 0) continue;
@@ -148,16 +138,10 @@ TEST(Spardl, LosesNothingInTeamsAndCountsItsMessages) {
         }
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += outcomes[s][0].applied[i];
         ASSERT_EQ(sum, std::vector<float>(301)) << "step " << s;
-        const RoundPlan plan =
-            collective->Rounds(RecordedSizes(*collective, steps[s], s, outcomes[s]), topology);
-        std::uint64_t busiest = 0;
-        for (std::size_t rank = 0; rank < ranks; ++rank) {
-          ASSERT_EQ(plan.per_rank[rank], outcomes[s][rank].traffic) << "rank " << rank;
-          busiest = std::max(busiest, outcomes[s][rank].traffic.bytes_sent);
+        const RoundPlan plan = ExpectCounted(*collective, steps[s], s, outcomes[s], topology);
+        for (const Outcome& outcome : outcomes[s]) {
+          EXPECT_GE(BytesOf(plan), outcome.traffic.bytes_sent);
         }
-        std::uint64_t bytes = 0;
-        for (const Round& round : plan.rounds) bytes += round.bytes;
-        EXPECT_GE(bytes, busiest);
         EXPECT_EQ(plan.sums, outcomes[s][0].summed);
       }
     }
@@ -247,11 +231,9 @@ TEST(Spardl, ExpectsWhatPayloadsComeTo) {
   collective->Expect({}, topology, expected);
   const RoundPlan planned = collective->Rounds(expected, topology);
   for (std::size_t rank = 0; rank < 6; ++rank) {
-    const auto bytes = static_cast<double>(counted.per_rank[rank].bytes_sent);
-    EXPECT_NEAR(static_cast<double>(planned.per_rank[rank].bytes_sent), bytes, 0.05 * bytes);
+    ExpectClose(planned.per_rank[rank].bytes_sent, counted.per_rank[rank].bytes_sent, 0.05);
   }
-  EXPECT_NEAR(static_cast<double>(*planned.sums), static_cast<double>(*counted.sums),
-              0.05 * static_cast<double>(*counted.sums));
+  ExpectClose(*planned.sums, *counted.sums, 0.05);
 }
 
 // --- refusals ---

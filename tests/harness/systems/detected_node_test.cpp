@@ -2,9 +2,10 @@
 #include "harness/systems/detected_node.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
+
+#include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -24,14 +25,6 @@ Node Machine(const std::vector<std::string>& gpus = {}) {
 
 class DetectedNode : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    sys_ = fs::temp_directory_path() /
-           ("sparfuse-node-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(sys_);
-  }
-  void TearDown() override { fs::remove_all(sys_); }
-
   void Write(const fs::path& file, const std::string& line) {
     fs::create_directories((sys_ / file).parent_path());
     std::ofstream(sys_ / file) << line << "\n";
@@ -67,7 +60,8 @@ class DetectedNode : public testing::Test {
   }
   NodeInterface OnlyInterface(const std::string& name) const { return DetectInterface(name, sys_); }
 
-  fs::path sys_;
+  const TemporaryFolder folder_;
+  const fs::path& sys_ = folder_.path();
 };
 
 json Interface(const std::string& name, const std::string& kind, const json& gbps) {

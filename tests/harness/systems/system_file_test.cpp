@@ -121,8 +121,7 @@ TEST(SystemDescription, HoldsTheNetworkToTheNodes) {
 TEST(SystemDescription, RefusesWhatIsNoDescription) {
   const std::string whole = Whole();
   const auto with = [&](const std::string& old, const std::string& now) {
-    std::string text = whole;
-    return text.replace(text.find(old), old.size(), now);
+    return testing::Replaced(whole, old, now);
   };
   const std::map<std::string, std::string> cases = {
       {with("cores = 8", "cores = 0"), "cores = 0: expected an integer from 1 to 1000000, or"},

@@ -1,9 +1,6 @@
 // Tests the ranks' records of their hosts and clocks in a launch, and the turns of trials.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "core/base/error.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/live/outcome.hpp"
 #include "harness/worker/hosts/launch_record.hpp"

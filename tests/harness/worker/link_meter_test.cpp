@@ -1,11 +1,10 @@
 // Tests the rate that is measured of an emulated link, on ranks that are threads.
-#include "harness/worker/rank/link_meter.hpp"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 
 #include "core/transport/shaped/shaped.hpp"
+#include "harness/worker/rank/quiet_monitor.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::harness {

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-
 #include "harness/worker/rank/quiet_monitor.hpp"
 #include "tests/harness/worker/worker_ranks.hpp"
 

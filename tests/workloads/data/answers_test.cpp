@@ -1,4 +1,5 @@
-// Tests the reader of prepared questions and the form of answers.
+// Tests the reader of prepared questions, the form of answers, their words that count and the
+// comparison of two answers.
 #include "workloads/data/answers.hpp"
 
 #include <gtest/gtest.h>
@@ -14,9 +15,8 @@ constexpr const char* kWhole = R"({
   "questions": [{"id": "q1", "context": 0, "normal": ["a river", "river"]}]})";
 
 std::string ErrorWith(const std::string& old, const std::string& now) {
-  std::string text = kWhole;
-  text.replace(text.find(old), old.size(), now);
-  return testing::ErrorOf([&] { ReadAnswerKey(text); }, FailureKind::kData);
+  return testing::ErrorOf([&] { ReadAnswerKey(testing::Replaced(kWhole, old, now)); },
+                          FailureKind::kData);
 }
 
 TEST(Answers, QuestionsHaveContextsAndPieces) {
@@ -47,6 +47,36 @@ TEST(Answers, AKeyThatContradictsItselfIsRefused) {
 TEST(Answers, AreAnObjectByQuestion) {
   EXPECT_EQ(PredictionsText({{"b", "say \"x\""}, {"a", ""}}),
             "{\"a\":\"\",\"b\":\"say \\\"x\\\"\"}\n");
+}
+
+// The numbers follow SQuAD 1.1's rule, worked out by hand.
+using Words = std::vector<std::string>;
+
+TEST(AnswerScore, ArticlesGoAndDivide) {
+  EXPECT_EQ(WordsThatCount("the river"), (Words{"river"}));
+  EXPECT_EQ(WordsThatCount("  a   an the "), Words());
+  EXPECT_EQ(WordsThatCount("theory another a1"), (Words{"theory", "another", "a1"}));
+  EXPECT_EQ(WordsThatCount("\x01“the\x01” end"), (Words{"“", "”", "end"}));
+  EXPECT_EQ(WordsThatCount("x\x01—the"), (Words{"x—"}));
+  EXPECT_EQ(WordsThatCount("the_end"), (Words{"the_end"}));
+  EXPECT_EQ(WordsThatCount("a\x01\u0301"
+                           "b"),
+            (Words{"\u0301b"}));  // a letter and its accent
+  EXPECT_EQ(WordsThatCount("é\x01"), (Words{"é"}));
+  EXPECT_EQ(WordsThatCount(""), Words());
+}
+
+TEST(AnswerScore, WordsCountAsOftenAsBothHaveThem) {
+  const AnswerScore equal = ScoreAnswer({"x", "y"}, {"x", "y"});
+  EXPECT_EQ(equal.exact_match, 1);
+  EXPECT_EQ(equal.f1, 1);
+  const AnswerScore turned = ScoreAnswer({"y", "x"}, {"x", "y"});
+  EXPECT_EQ(turned.exact_match, 0);
+  EXPECT_EQ(turned.f1, 1);
+  EXPECT_DOUBLE_EQ(ScoreAnswer({"x", "x", "z"}, {"x"}).f1, 2 * (1.0 / 3) / (1.0 / 3 + 1));
+  EXPECT_EQ(ScoreAnswer({"x"}, {"y"}).f1, 0);
+  EXPECT_EQ(ScoreAnswer({}, {}).exact_match, 1);
+  EXPECT_EQ(ScoreAnswer({}, {}).f1, 0);
 }
 
 }  // namespace

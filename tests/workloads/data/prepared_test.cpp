@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "workloads/data/data_file.hpp"
 
 namespace sparfuse::workloads {
@@ -67,19 +67,10 @@ class Prepared : public ::testing::Test {
     Write("meta.json", json{{"format", format}, {"id", id}, {"content", content_}}.dump());
   }
   std::string ErrorOfOpening() const {
-    return ErrorOf([&] { PreparedData data(folder_); });
+    return DataError([&] { PreparedData data(folder_); });
   }
-  template <class Act>
-  static std::string ErrorOf(const Act& act) {
-    try {
-      act();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  }
-  static bool Says(const std::string& text, const char* words) {
-    return text.find(words) != std::string::npos;
+  static std::string DataError(const auto& act) {
+    return sparfuse::testing::ErrorOf(act, FailureKind::kData);
   }
 
   fs::path folder_;
@@ -97,47 +88,45 @@ TEST_F(Prepared, RecordsAreThoseThatWereWritten) {
 TEST_F(Prepared, AnEditedRecordIsFoundAsItIsRead) {
   Write("train.records", "onesecomd3");
   const PreparedData data(folder_);
-  EXPECT_EQ(ErrorOf([&] { data.Record("train", 0); }), "");
-  const std::string error = ErrorOf([&] { data.Record("train", 1); });
-  EXPECT_TRUE(
-      Says(error, "train.records: record 1 (bytes 3 to 9) differs from the prepared record"))
-      << error;
+  EXPECT_EQ(DataError([&] { data.Record("train", 0); }), "no error");
+  const std::string error = DataError([&] { data.Record("train", 1); });
+  EXPECT_SAYS(error, "train.records: record 1 (bytes 3 to 9) differs from the prepared record");
 }
 
 TEST_F(Prepared, AnEditedIndexIsFoundAtTheStart) {
   Write("train.labels", Bytes(std::vector<std::uint16_t>{1, 1, 1}));
-  EXPECT_TRUE(Says(ErrorOfOpening(), "train.labels: is corrupt: its CRC-32"));
+  EXPECT_SAYS(ErrorOfOpening(), "train.labels: is corrupt: its CRC-32");
 }
 
 TEST_F(Prepared, AFileThatIsCutWhileItIsMappedIsToldAndNotReadPastItsEnd) {
   const PreparedData data(folder_);
   fs::resize_file(folder_ / "train.records", 4);
-  const std::string error = ErrorOf([&] { data.Record("train", 1); });
-  EXPECT_TRUE(Says(error, "train.records: has 4 bytes, expected 10")) << error;
+  const std::string error = DataError([&] { data.Record("train", 1); });
+  EXPECT_SAYS(error, "train.records: has 4 bytes, expected 10");
 }
 
 TEST_F(Prepared, ARankWithOtherDataIsToldByTheId) {
   const PreparedData data(folder_);
   data.CheckId(data.meta().id.substr(0, 16));
-  const std::string error = ErrorOf([&] { data.CheckId("0123456789abcdef"); });
-  EXPECT_TRUE(Says(error, "expected 0123456789abcdef")) << error;
-  EXPECT_TRUE(Says(error, data.meta().id.substr(0, 12).c_str())) << error;
-  EXPECT_TRUE(Says(error, "the same data on every host")) << error;
+  const std::string error = DataError([&] { data.CheckId("0123456789abcdef"); });
+  EXPECT_SAYS(error, "expected 0123456789abcdef");
+  EXPECT_SAYS(error, data.meta().id.substr(0, 12).c_str());
+  EXPECT_SAYS(error, "the same data on every host");
 }
 
 TEST_F(Prepared, AnotherFormatOrAnEditedDescriptionIsRefused) {
   WriteMeta(kPreparedFormat + 1, Sha256Of(content_.dump()));
-  EXPECT_TRUE(Says(ErrorOfOpening(), "format = 3, expected 2"));
+  EXPECT_SAYS(ErrorOfOpening(), "format = 3, expected 2");
   content_["classes"] = {"cat", "fish"};
   WriteMeta(kPreparedFormat, std::string(64, 'a'));
-  EXPECT_TRUE(Says(ErrorOfOpening(), "it was edited"));
+  EXPECT_SAYS(ErrorOfOpening(), "it was edited");
 }
 
 TEST_F(Prepared, WhatIsMissingIsNamed) {
   fs::remove(folder_ / "test.sums");
-  EXPECT_TRUE(Says(ErrorOfOpening(), "test.sums: cannot be read"));
+  EXPECT_SAYS(ErrorOfOpening(), "test.sums: cannot be read");
   fs::remove(folder_ / "meta.json");
-  EXPECT_TRUE(Says(ErrorOfOpening(), "`sparfuse data prepare NAME --from"));
+  EXPECT_SAYS(ErrorOfOpening(), "`sparfuse data prepare NAME --from");
 }
 
 }  // namespace

@@ -173,6 +173,7 @@ TEST(Optimizer, AdamsAreTheirFormulas) {
         ASSERT_NEAR(parameters[static_cast<std::size_t>(i)], p[i], 1e-5) << name << ", " << step;
       }
     }
+    EXPECT_EQ(optimizer.DeviceState().size(), 2u);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/device/card.hpp"
 #include "tests/support/devices/devices.hpp"
 #include "tests/support/workload_state.hpp"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/tree/source_directory.hpp"
+#include "tests/support/workload_state.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/models/description.hpp"
 #include "workloads/weights/weights.hpp"
@@ -21,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using Tensors = std::vector<StoredTensor>;
 
-const fs::path kFolder = testing::SourceDirectory() / "tests/workloads/weights/structures";
+const fs::path kFolder =
+    sparfuse::testing::SourceDirectory() / "tests/workloads/weights/structures";
 
 Tensors ReadStructure(const std::string& workload) {
   std::ifstream file(kFolder / (workload + ".txt"));
@@ -102,11 +104,7 @@ TEST_P(Structures, AFileThatDiffersByOneTensorIsTold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, Structures, ::testing::ValuesIn(Published()),
-                         [](const auto& each) {
-                           std::string name = each.param;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
+                         testing::TestName);
 
 }  // namespace
 }  // namespace sparfuse::workloads
