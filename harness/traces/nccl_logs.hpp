@@ -2,11 +2,9 @@
 // NCCL_DEBUG=INFO, which measure nothing and state facts that a cluster's file otherwise declares.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "harness/clusters/declared_cluster.hpp"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "harness/traces/collectives.hpp"
 #include "harness/traces/traced_step.hpp"

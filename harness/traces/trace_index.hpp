@@ -8,7 +8,6 @@
 #include <deque>
 #include <span>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>

@@ -640,6 +640,25 @@ TEST(ClusterStacks, RememberChoicesThatAFileStatesAgainstThem) {
   EXPECT_TRUE(Parse("host = \"in-line\"\n" + std::string(kAlone)).against_stack.empty());
 }
 
+TEST(DeclaredCluster, TheRateOfComputationMayDifferByFamily) {
+  const auto forward = [](const DeclaredCluster& cluster, const char* workload) {
+    return ToJson(ProfileOn(cluster, ConfigOf(workload, 4)))
+        .at("backward")
+        .at("forward_seconds")
+        .get<double>();
+  };
+  DeclaredCluster cluster = Parse(kAlone);
+  const double bert = forward(cluster, "bert-large-squad");
+  const double resnet = forward(cluster, "resnet152-imagenet");
+  DeclaredInput slow = *cluster.Find("compute_tflops");
+  cluster.Find("compute_tflops")->families = {"resnet"};
+  slow.families = {"bert"};
+  slow.value /= 3;
+  cluster.inputs.push_back(slow);
+  EXPECT_DOUBLE_EQ(forward(cluster, "bert-large-squad"), 3 * bert);
+  EXPECT_DOUBLE_EQ(forward(cluster, "resnet152-imagenet"), resnet);
+}
+
 // A shaper's rate and what a card delivers without it are two bounds. Without the input, the share
 // that is left of the card is left of the shaper's rate, too.
 TEST(DeclaredCluster, AShaperHasAGoodputOfItsOwn) {
