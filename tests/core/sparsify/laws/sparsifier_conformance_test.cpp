@@ -107,8 +107,9 @@ TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
           for (std::uint64_t step = 0; step < 3; ++step) {
             const Selected selected = selection.Run(MakeData(data, n, step), step);
             if (reference.size() <= step) reference.push_back(selected);
-            ASSERT_TRUE(Same(selected, reference[step]))
+            ASSERT_EQ(selected.indices, reference[step].indices)
                 << data << " " << IsaName(isa) << " threads=" << threads;
+            ASSERT_EQ(Bits(selected.values), Bits(reference[step].values));
           }
           if (residual.empty()) residual = selection.residual();
           ASSERT_EQ(Bits(selection.residual()), Bits(residual));
