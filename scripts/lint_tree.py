@@ -4,9 +4,10 @@
     scripts/lint_tree.py
 
 Reads every file that git knows or would add. Complains of an include that runs up a floor of
-scripts/floors.txt, of a source that has no room there, of a folder with more than 25 files, of two
-types of one name in one namespace, of comment blocks that clang-format has broken, and of files for
-containers that cannot be right. Exit status: 0 clean, 1 something is wrong.
+scripts/floors.txt, of a source that has no room there, of a room that is not there, of a folder
+with more than 25 files, of two types of one name in one namespace, of comment blocks that
+clang-format has broken, and of files for containers that cannot be right. Exit status: 0 clean, 1
+something is wrong.
 """
 
 import collections
@@ -144,6 +145,8 @@ def main():
     complaints = {
         "includes that run up a floor (scripts/floors.txt)":
             includes_that_run_up(sources, read_floors()),
+        "rooms of scripts/floors.txt that are not there":
+            (room for room in read_floors() if not (ROOT / room).exists()),
         f"folders of more than {MAX_FILES} files": crowded_folders(files),
         "types of one name in one namespace": types_of_one_name(sources),
         "comments that clang-format has broken (lay them out anew, within the columns)":

@@ -50,7 +50,7 @@ def _number(text):
 
 def brought(workload, artifact, model=None, calibrated=()):
     """The published numbers in a figure's entry as the harness hands them over
-    (harness/report/figures/published_rows.hpp). calibrated: methods, as the paper names them."""
+    (harness/report/figures/panels.hpp). calibrated: methods, as the paper names them."""
     with NUMBERS.open(newline="", encoding="utf-8") as file:
         numbers = [row for row in csv.DictReader(file) if row["paper"] == PAPER]
     ours = {theirs: name for name, names in OURS.items() for theirs in names}

@@ -26,7 +26,7 @@ class Beside:
 
     def of(self, cell, metric, most=None):
         """[(result, value)] of the cell's setting, as the harness has found them
-        (harness/report/figures/published_rows.hpp). Values above `most`, and results in doubt, are
+        (harness/report/figures/panels.hpp). Values above `most`, and results in doubt, are
         left to the table."""
         found = []
         for result in (self._results[i] for i in cell.imported):

@@ -1,5 +1,5 @@
 """Holds the published values that are drawn with ours: the rows of a figure's entry, which the harness
-has read and placed (harness/report/figures/published_rows.hpp)."""
+has read and placed (harness/report/figures/panels.hpp)."""
 
 
 class Row:

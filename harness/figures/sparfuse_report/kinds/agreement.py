@@ -10,7 +10,7 @@ from sparfuse_report.drawn import Drawn, caption
 def agreement(experiment, part, figure, styles):
     y = selection.metric_of(figure)
     printed, chosen = papers.Published(figure), part.shown(figure)
-    given = figure.get("agreement") or {"counted": 0}  # harness/report/agreement.hpp
+    given = figure.get("agreement") or {"counted": 0}  # harness/report/skill.hpp
     if not given["counted"]:
         raise selection.NoData(f"no cell of part '{part.id}' stands beside a published number")
     found = [(part.cells[pair["cell"]], pair) for pair in given["pairs"]]
