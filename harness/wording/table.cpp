@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <map>
 
 namespace sparfuse::harness {
@@ -51,13 +52,6 @@ std::size_t Width(const std::string& text) {
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
 // Puts a cell on one line.
 std::string OnOneLine(std::string text) {
   std::ranges::replace_if(
@@ -65,7 +59,9 @@ std::string OnOneLine(std::string text) {
   return text;
 }
 
-std::string MarkdownText(const std::string& text) { return Replaced(OnOneLine(text), "|", "\\|"); }
+std::string MarkdownText(const std::string& text) {
+  return boost::replace_all_copy(OnOneLine(text), "|", "\\|");
+}
 
 std::vector<std::size_t> WidthsOf(const Table& table, std::string (*shown)(const std::string&)) {
   std::vector<std::size_t> widths;
@@ -149,7 +145,7 @@ std::string LatexText(const std::string& given) {
       {"±", "$\\pm$"},   {"–", "--"},       {"µ", "$\\mu$"}, {"×", "$\\times$"},
       {"≤", "$\\leq$"},  {"≥", "$\\geq$"},  {"−", "$-$"},    {"→", "$\\rightarrow$"},
       {"\u2009", "\\,"}, {"\u202f", "\\,"}, {"\u00a0", "~"}};
-  for (const auto& [character, written] : kCharacters) out = Replaced(out, character, written);
+  for (const auto& [character, written] : kCharacters) boost::replace_all(out, character, written);
   return out;
 }
 
@@ -178,11 +174,9 @@ std::string Latex(const Table& table) {
 
 std::string Field(const ordered_json& value) {
   if (value.is_null()) return "";
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
-    text.insert(at, 1, '"');
-  return "\"" + text + "\"";
+  return "\"" + boost::replace_all_copy(text, "\"", "\"\"") + "\"";
 }
 
 }  // namespace
@@ -209,9 +203,7 @@ std::string Render(const Table& table, TableFormat format) {
 std::string Render(const GroupedTable& table) {
   std::string text;
   for (const auto& [heading, rows] : table.groups) {
-    Table group;
-    group.columns = table.columns;
-    group.rows = rows;
+    const Table group{.columns = table.columns, .rows = rows};
     text += fmt::format("**{}**\n\n{}\n", heading, Markdown(group, false));
   }
   for (const std::string& note : table.notes) text += note + "\n";
