@@ -395,9 +395,9 @@ TEST(ModelEngine, StagesOfPayloadsWhatTheyHaveAndOfDenseSumsAllOfThem) {
   EXPECT_NEAR(StepSeconds(config), 2, 1e-9);
   config.cost.stages_payloads = true;
   EXPECT_NEAR(StepSeconds(config), 1.3, 1e-9);
-  const PlanTimes times(InputOf(config.layout, config.topology, 0.1, Sparsified::kAhead,
-                                config.backward, config.cost),
-                        "test");
+  const PlanInput input = InputOf(config.layout, config.topology, 0.1, Sparsified::kAhead,
+                                  config.backward, config.cost);
+  const PlanTimes times(input, "test");
   EXPECT_NEAR(times.HostSecondsPerExchange(1000, 800), 0.3, 1e-9);
   EXPECT_NEAR(times.HostSecondsPerExchange(1000), 1, 1e-9);
   ModelConfig dense = OneTensor(2);
