@@ -15,7 +15,6 @@ void AddGloo(const TraceIndex& index, StepFacts& step) {
   for (const TraceEvent* each :
        index.Within(EventKind::kGloo, step.window->begin, step.window->end)) {
     const char* name = trace.Name(*each).c_str() + std::string_view("gloo:").size();
-    const std::string_view collective = name;
     const StoredExtra* extra = trace.Stored(*each);
     StepExchange made{.event = each, .collective = name, .ranks = trace.world};
     if (extra != nullptr && extra->shape != kNoExtra && extra->type != kNoName) {
@@ -26,12 +25,12 @@ void AddGloo(const TraceIndex& index, StepFacts& step) {
     }
     if (each->begin < step.backward_begin) {
       step.before.emplace_back(name, BytesOf(made));
-      if (IsBroadcast(collective)) step.broadcasts.emplace_back(each->begin, each->end);
-    } else if (collective.starts_with("all") ||
-               (IsSharded(collective) && each->begin <= step.backward_end)) {
+      if (IsBroadcast(name)) step.broadcasts.emplace_back(each->begin, each->end);
+    } else if (std::string_view(name).starts_with("all") ||
+               (IsSharded(name) && each->begin <= step.backward_end)) {
       step.exchanges.push_back(made);
     } else {
-      step.broadcasts_after += IsBroadcast(collective);
+      step.broadcasts_after += IsBroadcast(name);
     }
   }
   // gloo's threads take exchanges in the order of their calls. What is called later than backward,

@@ -61,10 +61,6 @@ const TraceEvent* TraceIndex::Find(const ById& all, std::int64_t id) {
   return found == all.end() || found->first != id ? nullptr : found->second;
 }
 
-const TraceEvent* TraceIndex::Comms(std::int64_t external_id) const {
-  return Find(comms_, external_id);
-}
-
 std::span<const TraceEvent* const> TraceIndex::Within(const Events& events, TraceTime from,
                                                       TraceTime to) {
   const auto first = std::ranges::lower_bound(events, from, {}, &TraceEvent::begin);

@@ -51,7 +51,7 @@ class TraceIndex {
   // Every operator of a thread on the host, in order of begin.
   const Events& Operators(std::uint32_t thread) const;
   // The record_param_comms of an external id, or null.
-  const TraceEvent* Comms(std::int64_t external_id) const;
+  const TraceEvent* Comms(std::int64_t external_id) const { return Find(comms_, external_id); }
   // Work with a launch, in order of launch.
   const std::vector<DeviceWork>& compute() const { return compute_; }
   const std::vector<DeviceWork>& collectives() const { return collectives_; }
