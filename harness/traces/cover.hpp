@@ -19,7 +19,7 @@ class Cover {
   explicit Cover(std::vector<TraceSpan> intervals) : spans_(std::move(intervals)) {
     std::ranges::sort(spans_);
     std::size_t count = 0;
-    for (const auto [begin, end] : spans_) {
+    for (const auto& [begin, end] : spans_) {
       if (begin >= end) continue;
       if (count > 0 && begin <= spans_[count - 1].second) {
         spans_[count - 1].second = std::max(spans_[count - 1].second, end);
